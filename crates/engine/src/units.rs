@@ -15,9 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct GpuUnits(u64);
 
 impl GpuUnits {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
-    /// One GPU.
     pub const WHOLE: Self = Self(3000);
 
     /// So many whole GPUs.
@@ -133,7 +131,6 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Part by part.
     fn each(self, other: Self, of: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             cpu_milli: of(self.cpu_milli, other.cpu_milli),
@@ -196,7 +193,6 @@ ids! {
     TrustId(u32);
     /// A job, dense in journal order.
     JobId(u64);
-    /// A booked window.
     BookingId(u64);
     /// Jobs alike in everything the planner looks at.
     KindId(u32);
@@ -209,26 +205,16 @@ ids! {
     Uid(u128);
 }
 
-impl NodeId {
-    /// Position in a vector indexed by node.
-    pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("a u32 fits a usize on every platform we build for")
-    }
+macro_rules! dense {
+    ($($name:ident)*) => {$(impl $name {
+        /// Position in a vector indexed by it.
+        pub fn index(self) -> usize {
+            usize::try_from(self.0).expect("a u32 fits a usize on every platform we build for")
+        }
+    })*};
 }
 
-impl TenantId {
-    /// Position in a vector indexed by tenant.
-    pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("a u32 fits a usize on every platform we build for")
-    }
-}
-
-impl PoolId {
-    /// Position in a vector indexed by pool.
-    pub fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
+dense! { NodeId PoolId TenantId TrustId }
 
 /// GPUs of one node, a bit each; a node has at most 16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -236,7 +222,6 @@ impl PoolId {
 pub struct GpuMask(pub u16);
 
 impl GpuMask {
-    /// The most GPUs a node may have.
     pub const MAX: usize = 16;
 
     /// Adds the GPU at `index`.
@@ -289,10 +274,9 @@ mod tests {
 
     #[test]
     fn units_read_as_gpus() {
-        assert_eq!(GpuUnits::whole(2).to_string(), "2");
-        assert_eq!(GpuUnits::from_parts(1500).to_string(), "0.5");
-        assert_eq!(GpuUnits::from_parts(1000).to_string(), "0.333");
-        assert_eq!(GpuUnits::from_parts(3030).to_string(), "1.01");
+        for (parts, text) in [(6000, "2"), (1500, "0.5"), (1000, "0.333"), (3030, "1.01")] {
+            assert_eq!(GpuUnits::from_parts(parts).to_string(), text);
+        }
     }
 
     #[test]

@@ -10,3 +10,14 @@ pub mod file;
 pub mod fleet;
 mod lost_calls;
 pub mod net;
+
+use wharf_engine::model::policy::Policy;
+use wharf_engine::model::policy::trust::TrustClaim;
+
+/// A policy with one more trust domain, which all of its tenants may claim.
+#[must_use]
+pub fn with_domain_of_all(mut policy: Policy, domain: &str) -> Policy {
+    let tenants = policy.tenants.iter().map(|tenant| tenant.path.clone()).collect();
+    policy.sharing.claims.push(TrustClaim { domain: domain.to_owned(), tenants });
+    policy
+}

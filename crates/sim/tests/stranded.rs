@@ -240,7 +240,7 @@ fn live(seed: u64) -> bool {
     let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
     let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
     let policy = Policy { digest: "s".into(), tenants: vec![tenant], preemption, ..Policy::default() };
-    let policy = policy.with_domain_of_all("x").with_domain_of_all("y");
+    let policy = ["x", "y"].into_iter().fold(policy, wharf_sim::world::with_domain_of_all);
     let nodes = (0..3).map(|at| node(&mut random, at)).collect();
     let report = Report { world: 1, generation: 1, nodes, ..Report::default() };
     // Empty prices begin the counting of what usually comes.

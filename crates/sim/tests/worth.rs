@@ -143,7 +143,7 @@ fn policy() -> Policy {
     let tenant = Tenant { gpus: GpuQuota::Any(Quota::UNMETERED), ..Tenant::without_lines("all") };
     let preemption = Preemption { moves_max: 0, fixed_may_borrow: true, ..Preemption::default() };
     let policy = Policy { digest: "worth".into(), tenants: vec![tenant], preemption, ..Policy::default() };
-    policy.with_domain_of_all("x").with_domain_of_all("y")
+    ["x", "y"].into_iter().fold(policy, wharf_sim::world::with_domain_of_all)
 }
 
 fn nodes(random: &mut ChaCha8Rng) -> Vec<ObservedNode> {

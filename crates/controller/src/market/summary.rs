@@ -78,7 +78,7 @@ impl Summary {
         // What a part of a GPU is worth does not depend on how many are asked for together.
         let mut asked: BTreeMap<TypicalShape, f64> = BTreeMap::new();
         for (typical, tasks) in state.demand.shapes() {
-            *asked.entry(typical.each()).or_default() += f64::from(tasks);
+            *asked.entry(TypicalShape { together: 1, ..*typical }).or_default() += f64::from(tasks);
         }
         for (typical, tasks) in asked {
             summary.count_asked(state, &nodes, &typical, tasks);

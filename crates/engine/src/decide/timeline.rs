@@ -205,7 +205,7 @@ impl<'a> Timeline<'a> {
             let capacity = self.draft.state.capacity(tree)[meter];
             let without = kept.saturating_sub(charge[meter]);
             let have = units(tree, meter, capacity.saturating_sub(without));
-            let need = spec.units(spec.tasks);
+            let need = spec.shape.gpus.units().times(spec.tasks);
             (kept > capacity).then_some(BookingFault::TakesFromGuarantees { need, have })
         })
     }

@@ -1,7 +1,6 @@
 //! What the world must do, always derived from state: after a restart the same actions are due again, and every
 //! action may be repeated without harm.
 
-use crate::model::rejection::Rejection;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,6 +10,7 @@ use crate::device::geometry::Slice;
 use crate::model::exit::Outcome;
 use crate::model::observed::TaskRef;
 use crate::model::policy::Mode;
+use crate::model::rejection::Rejection;
 use crate::model::submission::Submission;
 use crate::units::{GpuMask, GpuUnits, Timestamp, Uid};
 

@@ -23,9 +23,10 @@ pub(crate) const DEPENDENCIES_MAX: usize = ARRAY_MAX;
 pub(crate) const LINKS_MAX: usize = 16_384;
 
 /// Which end of a job lets those that wait for it start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum Condition {
     /// It succeeded. If it ends otherwise, those that wait for it are cancelled.
@@ -37,10 +38,7 @@ pub enum Condition {
 impl Condition {
     /// True when such an end lets those that wait start.
     pub fn is_met_by(self, outcome: Outcome) -> bool {
-        match self {
-            Self::Ok => outcome == Outcome::Succeeded,
-            Self::Any => true,
-        }
+        self == Self::Any || outcome == Outcome::Succeeded
     }
 }
 

@@ -73,18 +73,15 @@ impl GroupCopy {
         self.alive_len() >= self.min
     }
 
-    /// True when it has some of its minimum and not all.
     pub(crate) fn is_broken(&self) -> bool {
         !self.alive.is_empty() && !self.stands()
     }
 
-    /// Slots that nobody holds, as many as are asked for.
     fn free(&self, count: u32) -> Vec<u32> {
         let free = self.slots.clone().filter(|slot| !self.alive.contains(slot));
         free.take(usize::try_from(count).unwrap_or(usize::MAX)).collect()
     }
 
-    /// What it lacks to stand.
     fn missing(&self) -> Vec<u32> {
         self.free(self.min.saturating_sub(self.alive_len()))
     }
@@ -126,7 +123,6 @@ impl Spec {
         self.min = self.groups.iter().map(Group::min_in_all).fold(0, u32::saturating_add);
     }
 
-    /// The slot of a task, by its number.
     pub(crate) fn slot_of(&self, task: u32) -> u32 {
         task.checked_rem(self.tasks).unwrap_or(task)
     }
@@ -146,7 +142,6 @@ impl Spec {
         self.group_of(task).map_or(&self.shape, |group| &self.groups[group].shape)
     }
 
-    /// What a task takes beside GPUs.
     pub(crate) fn resources_of(&self, task: u32) -> Resources {
         self.shape_of(task).resources
     }
@@ -208,7 +203,6 @@ impl Spec {
         short || copies.iter().any(GroupCopy::is_broken)
     }
 
-    /// How many copies of a group are missing to its minimum.
     fn short_by(&self, copies: &[GroupCopy], group: usize) -> usize {
         let standing = copies.iter().filter(|copy| copy.group == group && copy.stands()).count();
         usize::try_from(self.groups[group].min_copies).unwrap_or(usize::MAX).saturating_sub(standing)
@@ -227,8 +221,8 @@ impl Spec {
     /// What it lacks with these tasks.
     pub fn lacks(&self, alive: impl Iterator<Item = u32>) -> Lacks {
         let copies = self.copies(alive);
-        let repair: Vec<Lack> =
-            (0..self.groups.len()).filter_map(|group| self.to_repair(&copies, group)).collect();
+        let groups = 0..self.groups.len();
+        let repair: Vec<Lack> = groups.filter_map(|group| self.to_repair(&copies, group)).collect();
         if repair.is_empty() { Lacks::Growth(self.to_grow(&copies)) } else { Lacks::Repair(repair) }
     }
 
@@ -248,8 +242,8 @@ impl Spec {
         let of_group = |group: usize| {
             let own = || copies.iter().filter(move |copy| copy.group == group);
             let broken = own().find(|copy| copy.is_broken()).map(GroupCopy::missing);
-            let taller =
-                || own().filter(|copy| copy.stands()).map(|copy| copy.free(1)).find(|free| !free.is_empty());
+            let standing = || own().filter(|copy| copy.stands());
+            let taller = || standing().map(|copy| copy.free(1)).find(|free| !free.is_empty());
             let another = || own().find(|copy| copy.alive.is_empty()).map(GroupCopy::missing);
             let slots = broken.or_else(taller).or_else(another)?;
             Some(Lack { group, slots })
@@ -276,9 +270,7 @@ impl Spec {
                 // Who waits for repair needs what its broken copies have.
                 if (copy.stands() || short) && must_stand > 0 {
                     must_stand -= u32::from(copy.stands());
-                    let beyond =
-                        usize::try_from(copy.alive_len().saturating_sub(copy.min)).unwrap_or(usize::MAX);
-                    for _ in 0..beyond {
+                    for _ in copy.min..copy.alive_len() {
                         pieces.extend(tasks.pop().map(|task| alloc::vec![task]));
                     }
                     rest.extend(tasks);

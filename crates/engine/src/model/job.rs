@@ -21,13 +21,12 @@ use crate::units::{
 
 /// The most tasks one job may have: a gang of 16,384 eight-GPU nodes is beyond any fleet we plan for.
 pub const TASKS_MAX: u32 = 16_384;
-/// The most alternatives of one shape.
 pub const ALTERNATIVES_MAX: usize = 8;
 /// The most whole GPUs one task may ask for: the largest node we know has 16.
 pub const GPUS_PER_TASK_MAX: u32 = 16;
 
 /// How a job relates to latency, which decides who is asked to leave for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[derive(IntoStaticStr, VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
@@ -37,6 +36,7 @@ pub enum Class {
     /// Notebooks and evaluations: queues, but a person is waiting.
     Interactive,
     /// Checkpointable work, first to be asked to leave.
+    #[default]
     Batch,
 }
 
@@ -77,6 +77,12 @@ pub struct Least {
     pub compute_of: u8,
 }
 
+impl Default for GpuAsk {
+    fn default() -> Self {
+        Self::Whole(0)
+    }
+}
+
 impl Least {
     fn is_met(self, mig: &Mig, profile: &Profile) -> bool {
         let compute = u32::from(profile.compute) * u32::from(self.compute_of)
@@ -86,8 +92,7 @@ impl Least {
 }
 
 impl GpuAsk {
-    /// What one task is charged, as far as that is known before it has a place: a slice has the size of the first
-    /// model that can be cut so.
+    /// What one task is charged before it has a place: a slice has the size of the first model that can be cut so.
     pub fn units(self) -> GpuUnits {
         match self {
             Self::Whole(count) => GpuUnits::whole(count),
@@ -102,22 +107,17 @@ impl GpuAsk {
         }
     }
 
-    /// The number of the profile it takes on a device, if the device has one: the fewest slots, then the least
-    /// compute, that will do.
+    /// The number of the profile it takes on a device, if any will do: the fewest slots, then the least compute.
     pub fn profile_on(self, mig: &Mig) -> Option<u8> {
-        let numbered = (0u8..).zip(mig.profiles);
+        let mut numbered = (0u8..).zip(mig.profiles);
         match self {
             Self::Whole(_) | Self::Share(_) => None,
-            Self::Slice(name) => {
-                let mut named =
-                    numbered.filter(|(_, profile)| ProfileName::parse(profile.name) == Some(name));
-                named.next().map(|(number, _)| number)
-            }
+            Self::Slice(name) => numbered.find(|(_, profile)| ProfileName::parse(profile.name) == Some(name)),
             Self::AtLeast(least) => numbered
                 .filter(|(_, profile)| profile.media == Media::Usual && least.is_met(mig, profile))
-                .min_by_key(|(_, profile)| (profile.slots, profile.compute))
-                .map(|(number, _)| number),
+                .min_by_key(|(_, profile)| (profile.slots, profile.compute)),
         }
+        .map(|(number, _)| number)
     }
 
     /// True when it is a MIG slice.
@@ -127,7 +127,7 @@ impl GpuAsk {
 }
 
 /// What one task asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     pub gpus: GpuAsk,
     pub resources: Resources,
@@ -144,8 +144,7 @@ pub struct Shape {
 impl Shape {
     /// So much of any device on any node.
     pub fn of(gpus: GpuAsk, resources: Resources) -> Self {
-        let (nodes, devices) = (NodeSetId(0), DeviceSetId(0));
-        Self { gpus, resources, nodes, devices, time_slicing: false, any_of: Vec::new() }
+        Self { gpus, resources, ..Self::default() }
     }
 
     /// What it asks for, and what it takes instead, in order.
@@ -164,12 +163,11 @@ pub struct Alternative {
 
 /// Required closeness. Wishes come with the placement score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Topology {
     /// The GPUs of one task share an NVLink island.
-    #[serde(default)]
     pub task_on_island: bool,
     /// All tasks share one domain of this level.
-    #[serde(default)]
     pub gang_within: Option<LevelId>,
 }
 
@@ -197,7 +195,7 @@ impl Checkpoint {
 }
 
 /// A job as submitted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Unique among the tenant's live jobs.
     pub name: String,
@@ -209,23 +207,19 @@ pub struct Spec {
     /// The gang: so many tasks or none.
     pub min: u32,
     pub shape: Shape,
-    /// Parts with a minimum and a shape of their own; none for a job whose tasks are all alike. The three fields above
-    /// follow from them.
+    /// Parts with a shape of their own, from which the three fields above follow; none where all tasks are alike.
     #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Vec<Group>,
     #[serde(default)]
     pub topology: Topology,
     pub preemptible: bool,
     pub trust: TrustId,
-    #[serde(default)]
     pub time_limit: Option<Millis>,
     /// How long its owner thinks it runs.
-    #[serde(default)]
     pub estimate: Option<Millis>,
     /// Its replicas are independent and their wanted number changes; `tasks` is that number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
-    #[serde(default)]
     pub checkpoint: Option<Checkpoint>,
     /// The booked window whose places it uses, while that is to come or lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,39 +260,11 @@ impl Spec {
 
     /// A batch job of one such task that says nothing else of itself.
     pub fn of(name: impl Into<String>, shape: Shape) -> Self {
-        Self {
-            name: name.into(),
-            tenant: TenantId(0),
-            class: Class::Batch,
-            priority: 0,
-            tasks: 1,
-            min: 1,
-            shape,
-            groups: Vec::new(),
-            topology: Topology::default(),
-            preemptible: true,
-            trust: TrustId(0),
-            time_limit: None,
-            estimate: None,
-            service: None,
-            checkpoint: None,
-            booking: None,
-            retries: 0,
-            labels: Vec::new(),
-            payload: String::new(),
-            after: Vec::new(),
-            array: None,
-            submitted_by: String::new(),
-        }
+        Self { name: name.into(), tasks: 1, min: 1, shape, preemptible: true, ..Self::default() }
     }
 
     /// How long it needs to save its work when asked.
     pub fn grace(&self) -> Millis {
         self.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
-    }
-
-    /// The charge of `tasks` of its tasks, where all are alike.
-    pub(crate) fn units(&self, tasks: u32) -> GpuUnits {
-        self.shape.gpus.units().times(tasks)
     }
 }

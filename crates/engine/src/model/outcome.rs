@@ -46,9 +46,10 @@ pub enum ActionOutcome {
 }
 
 /// Why a world does not do what it was told.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr, VariantNames)]
 #[strum(const_into_str)]
 pub enum Denial {
     /// It has no node of that name.

@@ -6,7 +6,6 @@
 
 mod order;
 pub mod trust;
-mod windows;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +19,6 @@ use crate::model::job::Class;
 use crate::units::{GpuUnits, Millis};
 
 pub use order::{Order, OrderRules, Orders};
-pub use windows::Windows;
 
 /// The longest that one decision may take to begin and to be carried out, from the change that calls for it. The
 /// engine decides in milliseconds (`wharf bench`); a second leaves room for a slow disk and a node that answers late.
@@ -147,15 +145,13 @@ pub struct Policy {
 /// Whether jobs that say nothing of how long they take are taken to last as long as others did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimates {
-    /// Whether that is learned from finished jobs.
     pub learned: bool,
     /// Work that carries this label is taken to last as long as other work with the same value of it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub label: Option<String>,
 }
 
-/// How many bytes of text jobs may have: payload, labels, names and, of one job, selectors. All of it is held in memory and
-/// written with every snapshot.
+/// How many bytes of payload, labels, names and selectors jobs may have: all of it is in memory and in every snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytesMax {
     pub job: u64,
@@ -174,9 +170,7 @@ impl Default for BytesMax {
 /// How long jobs may run, by class as in [`Class::ALL`](crate::model::job::Class::ALL); nothing is said where it is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The longest limit that a job may have.
     pub max: [Option<Millis>; 3],
-    /// The limit of a job that was submitted without one.
     pub default: [Option<Millis>; 3],
 }
 
@@ -304,27 +298,18 @@ pub struct SharingRules {
     pub tax_max: u16,
 }
 
-/// What binds the shares of one class and trust domain.
-#[derive(Clone, Copy, Debug)]
-pub struct SharingFor<'a> {
-    pub modes: &'a [Mode],
-    pub tax_max: u16,
-}
-
 impl Sharing {
-    /// What binds the shares of a class and a trust domain. What is said of a domain holds for those below it, unless more is
-    /// said of them.
-    pub fn of(&self, class: Class, domain: &str) -> SharingFor<'_> {
-        let rules = &self.classes[class.index()];
+    /// How shares of a class and a trust domain may be met, in order. What is said of a domain holds for those below it,
+    /// unless more is said of them.
+    pub fn modes(&self, class: Class, domain: &str) -> &[Mode] {
         let above = self.domains.iter().filter(|(name, _)| trust::is_within(domain, name));
         let own = above.max_by_key(|(name, _)| name.len());
-        SharingFor { modes: own.map_or(&rules.modes, |(_, modes)| modes), tax_max: rules.tax_max }
+        own.map_or(&self.classes[class.index()].modes, |(_, modes)| modes)
     }
 }
 
 impl Default for Sharing {
-    /// Published figures, until somebody has measured: up to 30 % of throughput lost under memory contention with MPS,
-    /// 24 % by turns.
+    /// Published figures, until somebody has measured: up to 30 % of throughput lost with MPS, 24 % by turns.
     fn default() -> Self {
         let rules = || SharingRules { modes: Vec::from([Mode::Mps, Mode::TimeSlicing]), tax_max: 300 };
         Self {
@@ -333,6 +318,36 @@ impl Default for Sharing {
             mps_tax: 300,
             time_slicing_tax: 240,
             claims: Vec::new(),
+        }
+    }
+}
+
+/// Which windows may be booked, and what holds in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Windows {
+    /// A window is booked so long before it begins, at the latest; then its places are chosen.
+    pub lead: Millis,
+    pub span_max: Millis,
+    pub ahead_max: Millis,
+    pub bookings_max: u32,
+    /// Whether tenants may book themselves, or operators alone.
+    pub tenants_may_book: bool,
+    /// Whether what the jobs of a booking leave idle is lent.
+    pub fill: bool,
+    /// A window that no job has used so long after it began is given up.
+    pub no_show: Millis,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self {
+            lead: Millis::from_secs(3600),
+            span_max: Millis::from_secs(24 * 3600),
+            ahead_max: Millis::from_secs(14 * 24 * 3600),
+            bookings_max: 4,
+            tenants_may_book: true,
+            fill: true,
+            no_show: Millis::from_secs(15 * 60),
         }
     }
 }
@@ -380,14 +395,6 @@ impl Policy {
     pub fn recovery_bound(&self) -> Millis {
         let parts = [DECISION_MAX, self.preemption.borrow_grace_max, self.stop_grace];
         Millis(parts.iter().fold(0, |sum, part| sum.saturating_add(part.0)))
-    }
-
-    /// The same with a trust domain that all of its tenants may claim.
-    #[must_use]
-    pub fn with_domain_of_all(mut self, domain: &str) -> Self {
-        let tenants = self.tenants.iter().map(|tenant| tenant.path.clone()).collect();
-        self.sharing.claims.push(TrustClaim { domain: String::from(domain), tenants });
-        self
     }
 
     /// Worth of one GPU of that model, in thousandths of a normalised GPU.

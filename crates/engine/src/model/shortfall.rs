@@ -13,14 +13,11 @@ use strum::{IntoStaticStr, VariantArray};
 pub enum Stage {
     /// Is there such a thing at all?
     Fleet,
-    /// Is it healthy?
     Healthy,
-    /// Is it of the right model?
     #[strum(serialize = "right model")]
     Model,
     /// May the job be there: selectors, tolerations, cordons?
     Allowed,
-    /// Is it free?
     Free,
     /// Is it free together: enough on one node, island or domain, with CPU and memory beside it?
     #[strum(serialize = "free together")]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// A job with its identity; names still stand where ids will.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submission {
     pub uid: Uid,
     /// Path of the tenant.
@@ -40,31 +40,15 @@ pub struct Submission {
 impl Submission {
     /// A job that may go anywhere.
     pub fn of(uid: Uid, tenant: impl Into<String>, spec: Spec) -> Self {
-        Self {
-            uid,
-            tenant: tenant.into(),
-            trust: None,
-            nodes: String::new(),
-            devices: String::new(),
-            any_of_devices: Vec::new(),
-            groups: Vec::new(),
-            gang_within: None,
-            booking: None,
-            after: Vec::new(),
-            array: None,
-            spec,
-        }
+        Self { uid, tenant: tenant.into(), spec, ..Self::default() }
     }
-}
 
-impl Submission {
     /// Bytes of everything in it whose length its owner chooses, with the selectors.
     pub fn bytes(&self) -> u64 {
         let own = [&self.nodes, &self.devices].into_iter().chain(&self.any_of_devices);
-        let of_groups = self.groups.iter().flat_map(|group| {
-            let GroupSelectors { nodes, devices, any_of_devices } = group;
-            [nodes, devices].into_iter().chain(any_of_devices)
-        });
+        let of_groups = self.groups.iter();
+        let of_groups = of_groups
+            .flat_map(|group| [&group.nodes, &group.devices].into_iter().chain(&group.any_of_devices));
         let selectors = own.chain(of_groups).map(String::len).sum::<usize>();
         self.spec.bytes().saturating_add(u64::try_from(selectors).unwrap_or(u64::MAX))
     }

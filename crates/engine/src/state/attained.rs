@@ -20,7 +20,8 @@ use crate::state::holding::Holding;
 use crate::state::jobs::Job;
 use crate::units::{GpuUnits, JobId, Millis, TenantId, Timestamp};
 
-pub use finished::{Finished, Size};
+use finished::Finished;
+pub use finished::Size;
 pub(crate) use finished::{age_floor, next_age};
 
 /// The most groups of jobs alike that are told apart: a label with a new value for every job would fill the memory.
@@ -57,7 +58,6 @@ pub struct LearnedEstimate {
     /// Nine of ten were over by then.
     pub millis: Millis,
     pub jobs: usize,
-    /// `key=value` of the label that they have in common with it, if one tells them apart.
     pub label: Option<String>,
 }
 
@@ -128,8 +128,8 @@ impl Attained {
     pub fn estimate(&self, spec: &Spec, label: Option<&String>) -> Option<LearnedEstimate> {
         groups_of(spec, label).find_map(|group| {
             let finished = self.finished.get(&group)?;
-            let millis = Millis(finished.most()?);
-            Some(LearnedEstimate { millis, jobs: finished.durations().len(), label: group.label })
+            let millis = Millis(finished.most?);
+            Some(LearnedEstimate { millis, jobs: finished.durations.len(), label: group.label })
         })
     }
 
@@ -159,7 +159,6 @@ impl Attained {
         self.counting = true;
     }
 
-    /// Tasks of a job are over, or all of an attempt is.
     pub(crate) fn served(&mut self, job: JobId, gpu_ms: u64) {
         if self.counting && gpu_ms > 0 {
             let total = &mut self.jobs.entry(job).or_default().gpu_ms;
@@ -204,7 +203,7 @@ impl Attained {
             into.push(Event::Attained(AttainedEvent::CarriedJob { job, served }));
         }
         for (group, finished) in &self.finished {
-            let (group, durations) = (group.clone(), finished.durations().to_vec());
+            let (group, durations) = (group.clone(), finished.durations.clone());
             into.push(Event::Attained(AttainedEvent::CarriedFinished { group, durations }));
         }
     }
@@ -247,21 +246,24 @@ mod tests {
         }
     }
 
+    fn ended(attained: &mut Attained, jobs: core::ops::Range<u64>, value: &str, millis: u64) {
+        for job in jobs.map(JobId) {
+            let by = [None, Some(&String::from("app"))];
+            attained.ended(job, &spec(Some(value)), &by, gpu_time(millis, 6000));
+        }
+    }
+
     #[test]
     fn a_label_tells_jobs_apart_once_enough_of_them_are_known() {
         let rules = OrderRules { label: Some(String::from("app")), ..OrderRules::default() };
         let mut attained = Attained { counting: true, ..Attained::default() };
-        for job in 0..20 {
-            attained.ended(JobId(job), &spec(Some("short")), &[rules.label.as_ref()], gpu_time(1000, 6000));
-        }
-        for job in 20..39 {
-            attained.ended(JobId(job), &spec(Some("long")), &[rules.label.as_ref()], gpu_time(100_000, 6000));
-        }
+        ended(&mut attained, 0..20, "short", 1000);
+        ended(&mut attained, 20..39, "long", 100_000);
         assert_eq!(attained.left(&spec(Some("short")), &rules, 0), Some(1000));
         // 19 of 20: it goes by all of its size, of which half end after a second.
         let all = attained.left(&spec(None), &rules, 0);
         assert_eq!((attained.left(&spec(Some("long")), &rules, 0), all), (all, Some(1950)));
-        attained.ended(JobId(39), &spec(Some("long")), &[rules.label.as_ref()], gpu_time(100_000, 6000));
+        ended(&mut attained, 39..40, "long", 100_000);
         assert_eq!(attained.left(&spec(Some("long")), &rules, 0), Some(100_000));
     }
 
@@ -269,9 +271,7 @@ mod tests {
     fn an_estimate_says_what_it_was_learned_from() {
         let label = String::from("app");
         let mut attained = Attained { counting: true, ..Attained::default() };
-        for job in 0..20 {
-            attained.ended(JobId(job), &spec(Some("long")), &[None, Some(&label)], gpu_time(100_000, 6000));
-        }
+        ended(&mut attained, 0..20, "long", 100_000);
         let learned = |label| LearnedEstimate { millis: Millis(100_000), jobs: 20, label };
         let long = attained.estimate(&spec(Some("long")), Some(&label));
         assert_eq!(long, Some(learned(Some(String::from("app=long")))));

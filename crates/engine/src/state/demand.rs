@@ -40,14 +40,6 @@ fn is_alone(together: &u32) -> bool {
     *together == alone()
 }
 
-impl TypicalShape {
-    /// The same, however many start together.
-    #[must_use]
-    pub fn each(self) -> Self {
-        Self { together: alone(), ..self }
-    }
-}
-
 /// What happens to demand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DemandEvent {
@@ -62,7 +54,6 @@ pub enum DemandEvent {
 pub struct Demand {
     counting: bool,
     arrived: u64,
-    total: u64,
     shapes: BTreeMap<TypicalShape, u32>,
     prices: Prices,
     tables: Tables,
@@ -96,7 +87,6 @@ impl Demand {
         Some(&self.tables).filter(|tables| !tables.is_empty())
     }
 
-    /// Changes whenever prices do.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -107,7 +97,6 @@ impl Demand {
             DemandEvent::Carried { arrived, shapes, prices } => {
                 self.arrived = *arrived;
                 self.shapes = shapes.iter().copied().collect();
-                self.total = self.shapes.values().map(|&tasks| u64::from(tasks)).sum();
                 self.price(prices, pools);
             }
         }
@@ -121,12 +110,9 @@ impl Demand {
     }
 
     pub(crate) fn count(&mut self, spec: &Spec) {
-        if !self.counting {
-            return;
-        }
-        self.arrived += 1;
-        for (shape, tasks, min) in spec.parts() {
-            self.count_shape(shape, tasks, min);
+        if self.counting {
+            self.arrived += 1;
+            spec.parts().for_each(|(shape, tasks, min)| self.count_shape(shape, tasks, min));
         }
     }
 
@@ -134,25 +120,18 @@ impl Demand {
         let (cpu_milli, devices) = (shape.resources.cpu_milli, shape.devices);
         let typical = TypicalShape { gpus: shape.gpus, cpu_milli, devices, together: together.max(1) };
         *self.shapes.entry(typical).or_default() += tasks;
-        self.total += u64::from(tasks);
-        while self.total > TOTAL_MAX {
-            self.halve();
+        while self.shapes.values().map(|&tasks| u64::from(tasks)).sum::<u64>() > TOTAL_MAX {
+            self.shapes.retain(|_, tasks| {
+                *tasks /= 2;
+                *tasks > 0
+            });
         }
         if self.shapes.len() > SHAPES_MAX {
             let rarest = self.shapes.iter().filter(|&(&shape, _)| shape != typical);
-            if let Some((&shape, &tasks)) = rarest.min_by_key(|&(shape, &tasks)| (tasks, *shape)) {
+            if let Some((&shape, _)) = rarest.min_by_key(|&(shape, &tasks)| (tasks, *shape)) {
                 self.shapes.remove(&shape);
-                self.total -= u64::from(tasks);
             }
         }
-    }
-
-    fn halve(&mut self) {
-        self.shapes.retain(|_, tasks| {
-            *tasks /= 2;
-            *tasks > 0
-        });
-        self.total = self.shapes.values().map(|&tasks| u64::from(tasks)).sum();
     }
 
     pub(crate) fn snapshot(&self, into: &mut Vec<Event>) {

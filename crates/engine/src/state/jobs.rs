@@ -7,7 +7,6 @@ pub mod event;
 mod kind;
 mod linked;
 mod live;
-mod owned;
 mod refused;
 
 use crate::model::policy::Policy;
@@ -18,6 +17,7 @@ use alloc::vec::Vec;
 use crate::model::exit::{ExitCause, ExitDetail, Outcome};
 use crate::model::job::{Shape, Spec};
 use crate::state::event::Event;
+use crate::state::index::list;
 use crate::state::jobs::event::{Failure, HeldWhy, JobPast, JobsEvent, Next, RequeueWhy};
 use crate::units::{JobId, KindId, Millis, TenantId, Timestamp, Uid};
 
@@ -37,7 +37,6 @@ pub struct Jobs {
     waiting: BTreeMap<KindId, Kind>,
     growing: BTreeMap<KindId, Kind>,
     kinds: BTreeMap<(KindKey, Option<More>), KindId>,
-    demand: BTreeMap<TenantId, BTreeMap<Shape, u64>>,
     next_kind: u32,
     waiting_len: u32,
     /// Bytes of text of the live jobs of each tenant.
@@ -72,11 +71,6 @@ impl Jobs {
         self.live.iter().map(|(&id, job)| (id, job))
     }
 
-    /// The live jobs from an id on, in id order.
-    pub fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Job)> {
-        self.live.range(first..).map(|(&id, job)| (id, job))
-    }
-
     /// How many live jobs there are.
     pub fn len(&self) -> usize {
         self.live.len()
@@ -92,7 +86,6 @@ impl Jobs {
         self.by_uid.get(&uid).copied()
     }
 
-    /// True when a job of that identity ended a short while ago.
     pub(crate) fn ended_lately(&self, uid: Uid) -> bool {
         self.ended.contains_key(&uid)
     }
@@ -117,9 +110,18 @@ impl Jobs {
         &self.growing
     }
 
-    /// How many tasks of each shape a tenant's own waiting jobs want.
-    pub fn demand(&self, tenant: TenantId) -> impl Iterator<Item = (&Shape, u64)> {
-        self.demand.get(&tenant).into_iter().flatten().map(|(shape, &tasks)| (shape, tasks))
+    /// How many tasks of each shape each tenant's own waiting jobs want. Those of a booking wait for places that are their
+    /// own, not for a part of what is left.
+    pub(super) fn demand(&self) -> BTreeMap<TenantId, BTreeMap<&Shape, u64>> {
+        let mut demand: BTreeMap<_, BTreeMap<_, u64>> = BTreeMap::new();
+        for kind in self.waiting.values().filter(|kind| kind.key.booking.is_none()) {
+            let jobs = u64::try_from(kind.jobs.len()).unwrap_or(u64::MAX);
+            let own = demand.entry(kind.key.tenant).or_default();
+            for key in kind.key.alike() {
+                *own.entry(&key.shape).or_default() += u64::from(key.tasks) * jobs;
+            }
+        }
+        demand
     }
 
     /// How many jobs wait.
@@ -127,7 +129,6 @@ impl Jobs {
         self.waiting_len
     }
 
-    /// Bytes of text of a tenant's live jobs.
     pub(crate) fn bytes_of(&self, tenant: TenantId) -> u64 {
         self.bytes.get(&tenant).copied().unwrap_or_default()
     }
@@ -137,7 +138,6 @@ impl Jobs {
         self.bytes.values().sum()
     }
 
-    /// How many jobs wait for other jobs or for their turn in an array.
     pub(crate) fn held_back_len(&self) -> u32 {
         self.held_back_len
     }
@@ -147,11 +147,12 @@ impl Jobs {
         self.next
     }
 
-    /// The first moment after `now` at which a job that backs off may start.
+    /// The first moment after `now` at which a job that backs off may start, or one that was refused may grow again.
     pub(crate) fn next_start_allowed(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (Timestamp(now.0.saturating_add(1)), JobId(0));
         let waits = self.backing_off.range(later..).next().map(|&(at, _)| at);
-        [waits, self.next_growth_allowed(now)].into_iter().flatten().min()
+        let running = self.refused().filter(|(_, job)| job.phase == Phase::Active);
+        waits.into_iter().chain(running.map(|(_, job)| job.not_before).filter(|&at| at > now)).min()
     }
 
     /// The earliest moment after `now` at which a time limit asks something of a job, a job that backs off may start, a
@@ -162,9 +163,10 @@ impl Jobs {
         let replaced = services
             .filter(|job| job.replaces_with_less())
             .filter_map(|job| Some(job.rolling?.since + policy.gangs.repair_within));
-        let later =
-            [limit, self.next_start_allowed(now), self.next_refusal_moment(now)].into_iter().flatten();
-        later.chain(replaced).filter(|&at| at > now).min()
+        let refused =
+            self.refused().flat_map(|(_, job)| job.past.refused.iter().map(|refusal| refusal.until));
+        let start = [limit, self.next_start_allowed(now)].into_iter().flatten();
+        start.chain(refused).chain(replaced).filter(|&at| at > now).min()
     }
 
     /// Jobs whose wanted number changes.
@@ -175,6 +177,11 @@ impl Jobs {
     /// Jobs that use a booked window.
     pub fn booked(&self) -> &BTreeSet<JobId> {
         &self.booked
+    }
+
+    /// The live jobs that the world owns.
+    pub fn owned(&self) -> impl Iterator<Item = (JobId, Uid)> {
+        self.owned.iter().filter_map(|&id| Some((id, self.live.get(&id)?.uid)))
     }
 
     /// Jobs that run under a time limit, by the moment at which something is due because of it.
@@ -207,7 +214,11 @@ impl Jobs {
             JobsEvent::Held { job, why, at } => self.hold(*job, *why, *at),
             JobsEvent::Released { job, at: _ } => self.let_wait(*job),
             JobsEvent::StartRefused { job, tries, by, not_before, until, at } => {
-                self.avoid(*job, (*tries, *not_before), by, *at, *until);
+                let live = self.live_mut(*job);
+                assert!(live.phase != Phase::Waiting, "only what was told to start is refused");
+                (live.past.refused_tries, live.not_before) = (*tries, *not_before);
+                live.avoid(by, *at, *until);
+                self.list(*job);
             }
             JobsEvent::Changed { job, spec, at: _ } => self.change_spec(*job, spec),
             JobsEvent::RefusalsForgotten { job, at } => self.forget_refusals(*job, *at),
@@ -224,7 +235,7 @@ impl Jobs {
         }
     }
 
-    /// It is not listed among the jobs that wait: it is about to be of another kind, or its places are earmarked.
+    /// It is about to be of another kind, or its places are earmarked.
     pub(crate) fn leave_kind(&mut self, job: JobId) {
         if self.live[&job].waits_for_places() {
             self.stop_waiting(job);
@@ -250,8 +261,7 @@ impl Jobs {
 
     fn let_wait(&mut self, job: JobId) {
         self.let_in(job, |live| {
-            let held = live.held.take();
-            assert!(held.is_some(), "what is released was held");
+            assert!(live.held.take().is_some(), "what is released was held");
             live.release_refused();
         });
         self.list(job);
@@ -288,12 +298,11 @@ impl Jobs {
 
     /// The ledger gave it places.
     pub(crate) fn started(&mut self, job: JobId, attempt: u32, at: Timestamp) {
-        self.leave_queue(job);
-        let job = self.live_mut(job);
-        assert!(job.phase == Phase::Waiting, "only a waiting job starts");
-        job.phase = Phase::Active;
-        job.past.attempts = attempt;
-        job.past.first_start.get_or_insert(at);
+        assert!(self.live[&job].phase == Phase::Waiting, "only a waiting job starts");
+        self.resumed(job);
+        let past = &mut self.live_mut(job).past;
+        past.attempts = attempt;
+        past.first_start.get_or_insert(at);
     }
 
     /// The ledger was rebuilt with its places.
@@ -306,6 +315,22 @@ impl Jobs {
     pub(crate) fn unbook(&mut self, job: JobId) {
         self.live_mut(job).spec.booking = None;
         self.list(job);
+    }
+
+    pub(crate) fn set_owned(&mut self, id: JobId, owned: bool) {
+        self.live_mut(id).owned = owned;
+        self.list(id);
+    }
+
+    /// It asks for something else. Nobody lists it meanwhile.
+    fn change_spec(&mut self, id: JobId, spec: &Spec) {
+        let job = self.live_mut(id);
+        assert!(job.phase == Phase::Waiting, "a job changes while it waits");
+        let before = core::mem::replace(&mut job.spec, spec.clone());
+        assert!((before.tenant, &before.name) == (spec.tenant, &spec.name), "a changed job keeps its name");
+        let bytes = self.bytes.get_mut(&spec.tenant).expect("a live job's tenant is counted");
+        *bytes = *bytes + spec.bytes() - before.bytes();
+        self.list(id);
     }
 
     pub(crate) fn note_exit(&mut self, job: JobId, detail: ExitDetail, failure: Option<Failure>) {
@@ -330,11 +355,12 @@ impl Jobs {
             if dependency.failed {
                 self.broken.insert(id);
             } else {
-                self.dependents.entry(dependency.job).or_default().insert(id);
+                list(&mut self.dependents, dependency.job, id);
             }
         }
         let throttled = spec.array.as_ref().is_some_and(|member| self.join_array(id, spec.tenant, member));
-        self.live.insert(id, Job { throttled, owned, ..Job::new(uid, spec.clone(), at) });
+        let job = Job { uid, spec: spec.clone(), submitted_at: at, throttled, owned, ..Job::default() };
+        self.live.insert(id, job);
         self.list(id);
         if self.live[&id].is_held_back() {
             self.held_back_len += 1;
@@ -367,21 +393,14 @@ impl Jobs {
 
     fn requeue(&mut self, id: JobId, not_before: Timestamp) {
         let job = self.live_mut(id);
-        match job.phase {
-            Phase::Leaving(Next::Requeue(RequeueWhy::TaskFailed)) => job.past.failures += 1,
-            Phase::Leaving(Next::Requeue(RequeueWhy::Evicted)) => job.past.evictions += 1,
-            Phase::Leaving(Next::Requeue(
-                RequeueWhy::NodeLost | RequeueWhy::StartStuck | RequeueWhy::StartRefused,
-            )) => {}
-            Phase::Leaving(Next::End(_)) | Phase::Waiting | Phase::Active => {
-                panic!("only a job that leaves in order to wait again is requeued")
-            }
-        }
-        job.phase = Phase::Waiting;
+        let Phase::Leaving(Next::Requeue(why)) = job.phase else {
+            panic!("only a job that leaves in order to wait again is requeued")
+        };
+        job.past.failures += u32::from(why == RequeueWhy::TaskFailed);
+        job.past.evictions += u32::from(why == RequeueWhy::Evicted);
         // All of its replicas will be fresh.
         job.spec.tasks = job.wanted();
-        job.rolling = None;
-        job.not_before = not_before;
+        (job.phase, job.rolling, job.not_before) = (Phase::Waiting, None, not_before);
         self.start_waiting(id);
     }
 
@@ -397,8 +416,7 @@ impl Jobs {
     }
 
     fn end(&mut self, id: JobId, outcome: Outcome, at: Timestamp) {
-        let live = self.live_mut(id);
-        for dependency in live.spec.after.clone() {
+        for dependency in &self.live[&id].spec.after {
             if let Some(others) = self.dependents.get_mut(&dependency.job) {
                 others.remove(&id);
                 if others.is_empty() {
@@ -406,7 +424,7 @@ impl Jobs {
                 }
             }
         }
-        if self.live_mut(id).phase == Phase::Waiting {
+        if self.live[&id].phase == Phase::Waiting {
             self.leave_queue(id);
         }
         let job = self.live.remove(&id).expect("a job ends once");
@@ -425,8 +443,7 @@ impl Jobs {
     }
 
     fn start_waiting(&mut self, id: JobId) {
-        let key = self.join(id, None);
-        self.demand_of(&key, true);
+        self.join(id, None);
         self.waiting_len += 1;
         let not_before = self.live[&id].not_before;
         if not_before.0 > 0 {
@@ -435,21 +452,18 @@ impl Jobs {
     }
 
     /// Lists a job with its kind: with those that wait, or with those that lack the same while they run.
-    fn join(&mut self, id: JobId, more: Option<More>) -> KindKey {
+    fn join(&mut self, id: JobId, more: Option<More>) {
         let job = &self.live[&id];
         let (known, entry) = ((job.key(), more), (job.submitted_at, id));
         let next = KindId(self.next_kind);
         let kind = *self.kinds.entry(known.clone()).or_insert(next);
         self.next_kind += u32::from(kind == next);
-        let (key, _) = known;
         let listed = if more.is_some() { &mut self.growing } else { &mut self.waiting };
-        let alike =
-            listed.entry(kind).or_insert_with(|| Kind { key: key.clone(), more, jobs: BTreeSet::new() });
-        assert!(alike.jobs.insert(entry), "a job is listed once");
-        key
+        let new = || Kind { key: known.0, more, jobs: BTreeSet::new() };
+        assert!(listed.entry(kind).or_insert_with(new).jobs.insert(entry), "a job is listed once");
     }
 
-    fn leave(&mut self, id: JobId, more: Option<More>) -> KindKey {
+    fn leave(&mut self, id: JobId, more: Option<More>) {
         let job = &self.live[&id];
         let (known, entry) = ((job.key(), more), (job.submitted_at, id));
         let kind = self.kinds[&known];
@@ -460,28 +474,10 @@ impl Jobs {
             listed.remove(&kind);
             self.kinds.remove(&known);
         }
-        known.0
-    }
-
-    fn demand_of(&mut self, key: &KindKey, more: bool) {
-        // It waits for places that are its own, not for a part of what is left.
-        for key in key.alike().filter(|key| key.booking.is_none()) {
-            let shapes = self.demand.entry(key.tenant).or_default();
-            let tasks = shapes.entry(key.shape.clone()).or_default();
-            let wanted = u64::from(key.tasks);
-            *tasks = if more { *tasks + wanted } else { *tasks - wanted };
-            if *tasks == 0 {
-                shapes.remove(&key.shape);
-            }
-            if shapes.is_empty() {
-                self.demand.remove(&key.tenant);
-            }
-        }
     }
 
     fn stop_waiting(&mut self, id: JobId) {
-        let key = self.leave(id, None);
-        self.demand_of(&key, false);
+        self.leave(id, None);
         self.waiting_len -= 1;
         self.backing_off.remove(&(self.live[&id].not_before, id));
     }
@@ -497,10 +493,10 @@ impl Jobs {
         ];
         for (is_in, list) in lists {
             if is_in {
-                list.insert(id);
+                list.insert(id)
             } else {
-                list.remove(&id);
-            }
+                list.remove(&id)
+            };
         }
     }
 

@@ -37,10 +37,11 @@ impl State {
 
     /// What each tenant's own jobs want, by meter, also those that wait. A shape with several pools is demand in the first.
     pub fn own_demand(&self, tree: &Tree) -> Amounts {
+        let waiting = self.jobs.demand();
         let own = |tenant| {
             let mut demand =
                 self.ledger.wanted(tenant).map_or_else(|| tree.zero(), |want| tree.metered(want));
-            for (shape, tasks) in self.jobs.demand(tenant) {
+            for (&shape, &tasks) in waiting.get(&tenant).into_iter().flatten() {
                 let Some((pool, need)) = first_way(&self.fleet, shape) else { continue };
                 let charge = tree.charge(need.units(), shape.resources, pool);
                 demand.add(&charge.iter().map(|each| each.saturating_mul(tasks)).collect::<Meters>());

@@ -68,7 +68,6 @@ impl Owned {
         self.notices.insert(uid, (notice, at));
     }
 
-    /// The job was taken after all, or nobody has it any more.
     pub(crate) fn forget(&mut self, uid: Uid) {
         self.notices.remove(&uid);
     }

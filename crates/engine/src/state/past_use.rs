@@ -26,25 +26,8 @@ const STEPS: u64 = 16;
 /// to the next at every step, and everybody evicts everybody.
 const STRENGTH: u64 = 4;
 
-/// What is left after so many steps, in 2^-32: 2^(-step/16).
-const LEFT: [u64; 16] = [
-    4_294_967_296,
-    4_112_874_773,
-    3_938_502_376,
-    3_771_522_796,
-    3_611_622_603,
-    3_458_501_653,
-    3_311_872_529,
-    3_171_459_999,
-    3_037_000_500,
-    2_908_241_642,
-    2_784_941_738,
-    2_666_869_345,
-    2_553_802_834,
-    2_445_529_972,
-    2_341_847_524,
-    2_242_560_872,
-];
+/// What is left after one step, in 2^-64: 2^(-1/16).
+const LEFT: u128 = 17_664_662_643_191_237_676;
 
 /// What happens to the past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +117,7 @@ impl PastUse {
         Some((counting.stepped_at, tenants.collect()))
     }
 
-    /// True when a step has to be made: the next one is due, or none was made yet.
+    /// True when the next step is due, or none was made yet.
     pub(crate) fn is_due(&self, half_life: Millis, now: Timestamp) -> bool {
         self.counting.as_ref().is_none_or(|counting| now >= next_after(counting.stepped_at, half_life))
     }
@@ -216,13 +199,11 @@ impl UseCounter {
         above / fineness(self.tree.meters[meter])
     }
 
-    /// True when a tenant borrows or has borrowed.
     fn borrows(&self, tenant: usize) -> bool {
         let mut meters = self.counted[tenant].borrowed.iter().enumerate();
         meters.any(|(meter, counted)| *counted != BorrowedUse::default() || self.above(tenant, meter) > 0)
     }
 
-    /// What a tenant borrows is counted up to then.
     fn count(&mut self, tenant: usize, at: Timestamp) {
         let span = at - self.counted[tenant].at;
         for meter in 0..self.counted[tenant].borrowed.len() {
@@ -280,7 +261,6 @@ fn step(half_life: Millis) -> u64 {
     (half_life.0 / STEPS).max(1)
 }
 
-/// The first step after that moment.
 fn next_after(at: Timestamp, half_life: Millis) -> Timestamp {
     let length = step(half_life);
     Timestamp((at.0 / length + 1).saturating_mul(length))
@@ -289,13 +269,14 @@ fn next_after(at: Timestamp, half_life: Millis) -> Timestamp {
 /// What is left of an average after so many steps, in 2^-32.
 fn left_after(steps: u64) -> u64 {
     let halvings = u32::try_from(steps / STEPS).unwrap_or(u32::MAX);
-    let part = usize::try_from(steps % STEPS).expect("below sixteen");
-    LEFT[part].checked_shr(halvings).unwrap_or_default()
+    let part = (0..steps % STEPS).fold(1 << 64, |left, _| (left * LEFT) >> 64);
+    let rounded = u64::try_from((part + (1 << 31)) >> 32).expect("no more than all is left");
+    rounded.checked_shr(halvings).unwrap_or_default()
 }
 
 /// So much of the average, in 2^-32, and of what came lately the rest.
 fn mixed(mean: u64, lately: u64, left: u64) -> u64 {
-    let sum = u128::from(mean) * u128::from(left) + u128::from(lately) * u128::from(LEFT[0] - left);
+    let sum = u128::from(mean) * u128::from(left) + u128::from(lately) * u128::from((1 << 32) - left);
     u64::try_from(sum >> 32).expect("an average is no more than the larger of two")
 }
 
@@ -304,19 +285,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_halves_in_sixteen_steps() {
-        for (step, &left) in LEFT.iter().enumerate() {
+    fn an_average_halves_in_sixteen_steps() {
+        for step in 0..16 {
             // left^16 = 2^(-step) of one, as far as 2^-32 go.
-            let mut power = u128::from(left);
+            let mut power = u128::from(left_after(step));
             for _ in 0..4 {
                 power = (power * power) >> 32;
             }
             let exact = 1u128 << (32 - step);
             assert!(power.abs_diff(exact) <= 16 * 16, "step {step}: {power} is not {exact}");
         }
-        assert_eq!(left_after(16), 1 << 31);
-        assert_eq!(left_after(16 * 40), 0);
-        assert_eq!(left_after(u64::MAX), 0);
+        assert_eq!([16, 16 * 40, u64::MAX].map(left_after), [1 << 31, 0, 0]);
     }
 
     #[test]
@@ -328,28 +307,20 @@ mod tests {
             mean = mixed(mean, if step > 32 { 0 } else { ten }, left_after(1));
             after.push(mean);
         }
-        let close = |mean: u64, exact: u64| assert!(exact - mean <= 24, "{mean} is not {exact}");
-        close(after[0], 1272);
-        close(after[15], 15_000);
-        close(after[31], 22_500);
-        close(after[47], 11_250);
+        for (at, exact) in [(0, 1272), (15, 15_000), (31, 22_500), (47, 11_250)] {
+            assert!(exact - after[at] <= 24, "{} is not {exact}", after[at]);
+        }
     }
 
     #[test]
     fn an_average_comes_to_nothing() {
-        let mut mean = 8 * 3000;
-        let steps = core::iter::from_fn(|| {
-            mean = mixed(mean, 0, left_after(1));
-            (mean > 0).then_some(())
-        });
-        assert!(steps.take(1000).count() < 300);
+        assert_eq!((0..300).fold(8 * 3000, |mean, _| mixed(mean, 0, left_after(1))), 0);
     }
 
     #[test]
     fn steps_are_at_multiples_of_a_sixteenth() {
         let day = Millis::from_secs(86_400);
-        assert_eq!(next_after(Timestamp(0), day), Timestamp(5_400_000));
-        assert_eq!(next_after(Timestamp(5_399_999), day), Timestamp(5_400_000));
-        assert_eq!(next_after(Timestamp(5_400_000), day), Timestamp(10_800_000));
+        let next = [0, 5_399_999, 5_400_000].map(|at| next_after(Timestamp(at), day).0);
+        assert_eq!(next, [5_400_000, 5_400_000, 10_800_000]);
     }
 }

@@ -82,24 +82,17 @@ impl Tenants {
 
     /// Paths of the tenants right below, as the policy names them.
     pub fn children(&self, path: &str) -> Vec<String> {
-        let below = |tenant: &&Tenant| {
-            tenant
-                .path
-                .strip_prefix(path)
-                .and_then(|rest| rest.strip_prefix('/'))
-                .is_some_and(|rest| !rest.contains('/'))
-        };
+        let below = |tenant: &&Tenant| tenant.path.rsplit_once('/').is_some_and(|(above, _)| above == path);
         self.policy.tenants.iter().filter(below).map(|tenant| tenant.path.clone()).collect()
     }
 
     /// The name of a trust domain.
     pub fn trust(&self, trust: TrustId) -> &str {
-        &self.trusts[usize::try_from(trust.0).expect("a u32 fits a usize")]
+        &self.trusts[trust.index()]
     }
 
     pub(crate) fn trust_named(&self, name: &str) -> Option<TrustId> {
-        let at = self.trusts.iter().position(|known| known == name)?;
-        Some(TrustId(u32::try_from(at).expect("fewer than 2^32 trust domains")))
+        (0u32..).zip(&self.trusts).find(|&(_, known)| known == name).map(|(at, _)| TrustId(at))
     }
 
     pub(crate) fn next_trust(&self) -> TrustId {

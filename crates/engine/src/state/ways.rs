@@ -20,9 +20,10 @@ pub fn ways<'a>(
     domain: &'a str,
     shape: &'a Shape,
 ) -> impl Iterator<Item = Result<PoolOption, SharingRefusal>> + 'a {
-    let rules = policy.sharing.of(class, domain);
+    let allowed = policy.sharing.modes(class, domain);
+    let tax_max = policy.sharing.classes[class.index()].tax_max;
     shape.alternatives().zip(0u8..).flat_map(move |(alternative, at)| {
-        let modes = modes(alternative.gpus, rules.modes, shape.time_slicing && class == Class::Interactive);
+        let modes = modes(alternative.gpus, allowed, shape.time_slicing && class == Class::Interactive);
         modes.into_iter().zip(0u8..).flat_map(move |(mode, choice)| {
             pools(fleet, alternative.gpus).filter_map(move |pool| {
                 if !fleet.set_has_pool(alternative.devices, pool) {
@@ -30,8 +31,8 @@ pub fn ways<'a>(
                 }
                 let need = need(fleet, alternative.gpus, mode, pool)?;
                 let tax = tax(fleet.model(pool), need, policy);
-                Some(if tax > rules.tax_max && mode != Mode::Whole {
-                    Err(SharingRefusal { mode, tax, tax_max: rules.tax_max })
+                Some(if tax > tax_max && mode != Mode::Whole {
+                    Err(SharingRefusal { mode, tax, tax_max })
                 } else {
                     Ok(PoolOption { pool, need, tax, rank: at * MODES + choice })
                 })

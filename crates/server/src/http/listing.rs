@@ -70,7 +70,7 @@ fn select(replica: &Replica, wanted: &Wanted) -> Result<(Vec<JobView>, Option<Jo
         let of_key = |key: &str| job.spec.labels.iter().find(|(known, _)| known == key);
         has_labels(&wanted.labels, |key| of_key(key).map(|(_, value)| value.as_str()))
     };
-    let mut found = state.jobs.iter_from(wanted.from).filter(|&(id, job)| {
+    let mut found = state.jobs.iter().skip_while(|&(id, _)| id < wanted.from).filter(|&(id, job)| {
         let shown = || view::job_state(job, state.ledger.holding(id));
         of_tenant(state.tenants.path(job.spec.tenant))
             && by(job)

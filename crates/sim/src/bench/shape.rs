@@ -281,7 +281,7 @@ impl Shape {
         tenants.sort_by_key(|tenant| tenant.path.matches('/').count());
         let (digest, queue_len_max, reservations_max) = ("shape".to_owned(), u32::MAX, self.reservations);
         let policy = Policy { digest, tenants, queue_len_max, reservations_max, ..Policy::default() };
-        Ok(policy.with_domain_of_all(build::TRUST))
+        Ok(crate::world::with_domain_of_all(policy, build::TRUST))
     }
 }
 

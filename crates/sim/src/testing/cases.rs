@@ -207,7 +207,7 @@ impl Case {
         let digest = self.id.clone();
         let policy =
             Policy { digest, tenants, stop_grace, queue_len_max, preemption, gangs, ..Policy::default() };
-        Ok(policy.with_domain_of_all(TRUST))
+        Ok(crate::world::with_domain_of_all(policy, TRUST))
     }
 
     fn fleet(&self) -> SimFleet {

@@ -224,7 +224,7 @@ fn sharing_policy() -> Policy {
     policy.digest = "golden devices".into();
     policy.sharing.domains.push(("vendor".into(), vec![Mode::Mig, Mode::Whole]));
     policy.sharing.classes[0].tax_max = 150;
-    policy.with_domain_of_all("vendor")
+    wharf_sim::world::with_domain_of_all(policy, "vendor")
 }
 
 fn device_job(number: u128, name: &str, gpus: GpuAsk, trust: Option<&str>) -> Input {

@@ -33,7 +33,7 @@ pub(super) fn rules_policy() -> Policy {
     };
     let tenants = vec![tenant("org", 8), tenant("org/a", 4), tenant("org/b", 4)];
     let policy = Policy { digest: "golden rules".into(), tenants, ..Policy::default() };
-    policy.with_domain_of_all("golden")
+    wharf_sim::world::with_domain_of_all(policy, "golden")
 }
 
 pub(super) fn rules_job(
@@ -92,7 +92,7 @@ pub(super) fn policy() -> Policy {
         normal_milli: vec![("h100".into(), 2000)],
         ..Policy::default()
     };
-    policy.with_domain_of_all("golden")
+    wharf_sim::world::with_domain_of_all(policy, "golden")
 }
 
 pub(super) fn job(number: u128, name: &str, payload: &str) -> Input {

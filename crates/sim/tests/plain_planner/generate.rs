@@ -163,7 +163,7 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, plain: bool, edition: usize) -> Polic
         half_life: *pick(rng, &[None, None, Some(Millis(160_000)), Some(Millis(1_600_000))]),
         ..Policy::default()
     };
-    policy.with_domain_of_all(SHARED)
+    wharf_sim::world::with_domain_of_all(policy, SHARED)
 }
 
 /// The same tenants with other lines.

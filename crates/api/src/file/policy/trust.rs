@@ -104,9 +104,9 @@ mod tests {
         let read = compiled("domains: {vendor: {modes: mig}}\ntax: {mps: 0.05}\n").unwrap();
         assert_eq!(read.domains, [("vendor".to_owned(), vec![Mode::Mig])]);
         assert_eq!((read.mps_tax, read.time_slicing_tax), (50, 240));
-        assert_eq!(read.of(Class::Batch, "vendor").modes, [Mode::Mig]);
-        assert_eq!(read.of(Class::Batch, "vendor/x").modes, [Mode::Mig], "and those below it");
-        assert_eq!(read.of(Class::Batch, "lab").modes, [Mode::Mps, Mode::TimeSlicing]);
+        assert_eq!(read.modes(Class::Batch, "vendor"), [Mode::Mig]);
+        assert_eq!(read.modes(Class::Batch, "vendor/x"), [Mode::Mig], "and those below it");
+        assert_eq!(read.modes(Class::Batch, "lab"), [Mode::Mps, Mode::TimeSlicing]);
         let read = compiled("domains: {joint: {tenants: [lab, partner/eval]}}\n").unwrap();
         let tenants = vec!["lab".to_owned(), "partner/eval".to_owned()];
         assert_eq!(read.claims, [TrustClaim { domain: "joint".to_owned(), tenants }]);

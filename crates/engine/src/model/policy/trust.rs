@@ -34,7 +34,6 @@ pub(crate) fn may_claim(claims: &[TrustClaim], tenant: &str, domain: &str) -> bo
     own || claimed_by(claims, tenant).any(|claimed| claimed == domain)
 }
 
-/// The domains that the policy lets a tenant claim.
 pub(crate) fn claimed_by<'a>(claims: &'a [TrustClaim], tenant: &str) -> impl Iterator<Item = &'a str> {
     let covers = move |claim: &&TrustClaim| claim.tenants.iter().any(|above| is_within(tenant, above));
     claims.iter().filter(covers).map(|claim| claim.domain.as_str())

@@ -47,30 +47,23 @@ impl Size {
 
 /// The last finished durations of jobs alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Finished {
+pub(super) struct Finished {
     /// In milliseconds, the oldest first.
-    durations: Vec<u64>,
+    pub(super) durations: Vec<u64>,
     /// What is left for one end, by age; empty with too few samples.
     left: Vec<u64>,
     /// Nine of ten were over by then; nothing with too few samples.
-    most: Option<u64>,
+    pub(super) most: Option<u64>,
 }
 
 impl Finished {
-    /// These durations, the oldest first.
-    pub fn of(durations: &[u64]) -> Self {
+    pub(super) fn of(durations: &[u64]) -> Self {
         let mut finished = Self { durations: durations.to_vec(), ..Self::default() };
         finished.work_out();
         finished
     }
 
-    /// In milliseconds, the oldest first.
-    pub fn durations(&self) -> &[u64] {
-        &self.durations
-    }
-
-    /// One more is over.
-    pub fn add(&mut self, millis: u64) {
+    pub(super) fn add(&mut self, millis: u64) {
         if self.durations.len() == KEPT_MAX {
             self.durations.remove(0);
         }
@@ -79,25 +72,18 @@ impl Finished {
     }
 
     /// The running it takes to see one job of that age end, in milliseconds; `None` where too few are known.
-    pub fn left(&self, age_ms: u64) -> Option<u64> {
+    pub(super) fn left(&self, age_ms: u64) -> Option<u64> {
         self.left.get(age_step(age_ms)).copied()
     }
 
-    /// Nine of ten were over after so many milliseconds; `None` where too few are known.
-    pub fn most(&self) -> Option<u64> {
-        self.most
-    }
-
     fn work_out(&mut self) {
-        self.left.clear();
-        self.most = None;
         if self.durations.len() < SAMPLES_MIN {
             return;
         }
         let mut sorted = self.durations.clone();
         sorted.sort_unstable();
         self.most = sorted.get((sorted.len() * 9).div_ceil(10) - 1).copied();
-        self.left.extend((0..AGES).map(|step| left_at(&sorted, age_at(step))));
+        self.left = (0..AGES).map(|step| left_at(&sorted, age_at(step))).collect();
     }
 }
 
@@ -108,7 +94,6 @@ fn age_step(age_ms: u64) -> usize {
     step.min(AGES - 1)
 }
 
-/// An age that is told apart, by its number.
 fn age_at(step: usize) -> u64 {
     step.checked_sub(1).map_or(0, |doublings| STEP_MS << doublings)
 }
@@ -118,7 +103,6 @@ pub(crate) fn age_floor(age_ms: u64) -> u64 {
     age_at(age_step(age_ms))
 }
 
-/// The next age that is told apart, if there is one.
 pub(crate) fn next_age(age_ms: u64) -> Option<u64> {
     let next = age_step(age_ms) + 1;
     (next < AGES).then(|| age_at(next))
@@ -127,16 +111,15 @@ pub(crate) fn next_age(age_ms: u64) -> Option<u64> {
 /// The least running for one end, over all the moments at which one could give up.
 fn left_at(sorted: &[u64], age: u64) -> u64 {
     let longer = &sorted[sorted.partition_point(|&duration| duration <= age)..];
-    let (mut ran, mut least, mut going_on) = (0u64, None, u64::try_from(longer.len()).unwrap_or(u64::MAX));
-    for (ends, &duration) in (1u64..).zip(longer) {
+    let (mut ran, mut going_on) = (0u64, u64::try_from(longer.len()).unwrap_or(u64::MAX));
+    let for_one = (1u64..).zip(longer).map(|(ends, &duration)| {
         let more = duration - age;
         ran = ran.saturating_add(more);
         going_on -= 1;
-        let for_one = ran.saturating_add(going_on.saturating_mul(more)).div_ceil(ends);
-        least = Some(least.map_or(for_one, |least: u64| least.min(for_one)));
-    }
+        ran.saturating_add(going_on.saturating_mul(more)).div_ceil(ends)
+    });
     // Older than all that is known: it is taken to be half done, as everything of which only the age is known.
-    least.unwrap_or(age)
+    for_one.min().unwrap_or(age)
 }
 
 #[cfg(test)]
@@ -152,8 +135,8 @@ mod tests {
     #[test]
     fn an_estimate_holds_for_nine_of_ten() {
         let durations: Vec<u64> = (1..=30).rev().map(|minute| minute * 60_000).collect();
-        assert_eq!(Finished::of(&durations).most(), Some(27 * 60_000));
-        assert_eq!(Finished::of(&durations[..SAMPLES_MIN - 1]).most(), None);
+        assert_eq!(Finished::of(&durations).most, Some(27 * 60_000));
+        assert_eq!(Finished::of(&durations[..SAMPLES_MIN - 1]).most, None);
     }
 
     #[test]
@@ -162,28 +145,23 @@ mod tests {
         let mut durations = alloc::vec![minute; 15];
         durations.extend([100 * minute; 5]);
         let finished = Finished::of(&durations);
-        // 20 minutes of running for 15 ends.
-        assert_eq!(finished.left(0), Some(80_000));
-        assert_eq!(finished.left(2 * minute), Some(98 * minute));
+        assert_eq!(finished.left(0), Some(80_000), "20 minutes of running for 15 ends");
         // Between two ages that are told apart nothing changes.
-        assert_eq!(finished.left(3 * minute), Some(98 * minute));
-        assert_eq!(finished.left(4 * minute), Some(96 * minute));
-        assert_eq!(finished.left(128 * minute), Some(128 * minute));
+        for (age, left) in [(2, 98), (3, 98), (4, 96), (128, 128)] {
+            assert_eq!(finished.left(age * minute), Some(left * minute));
+        }
     }
 
     #[test]
     fn ages_are_told_apart_at_powers_of_two() {
-        assert_eq!(next_age(0), Some(60_000));
-        assert_eq!(next_age(59_999), Some(60_000));
-        assert_eq!(next_age(60_000), Some(120_000));
-        assert_eq!(next_age(200_000), Some(240_000));
-        assert_eq!(next_age(u64::MAX), None);
+        let next = [59_999, 60_000, 200_000, u64::MAX].map(next_age);
+        assert_eq!(next, [Some(60_000), Some(120_000), Some(240_000), None]);
     }
 
     #[test]
     fn the_last_thousand_count() {
         let mut finished = Finished::of(&[1000; KEPT_MAX]);
         finished.add(7000);
-        assert_eq!((finished.durations().len(), finished.durations().last()), (KEPT_MAX, Some(&7000)));
+        assert_eq!((finished.durations.len(), finished.durations.last()), (KEPT_MAX, Some(&7000)));
     }
 }

@@ -1,67 +1,56 @@
 //! I8 of the jobs section: every list of jobs, counted again from the jobs themselves and what they hold.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{GroupKey, Job, Jobs, Kind, KindKey, Phase};
 use crate::model::dependency::ArrayMember;
 use crate::model::exit::Exit;
-use crate::model::job::{GpuAsk, Shape, Spec};
+use crate::model::job::GpuAsk;
 use crate::state::State;
 use crate::state::holding::{HeldTask, Holding, TaskPhase};
 use crate::state::jobs::event::Next;
-use crate::units::{JobId, Millis, NodeId, TenantId, Timestamp, Uid};
+use crate::state::recount::{grouped, parts, stays, wrong};
+use crate::units::{JobId, KindId, Millis, NodeId, Timestamp, Uid};
 
 impl Jobs {
     /// The lists that do not say what the jobs do.
     pub(crate) fn wrong_indexes(&self, state: &State) -> Vec<&'static str> {
-        let mut wrong = Vec::new();
-        let mut expect = |holds: bool, index| {
-            if !holds {
-                wrong.push(index);
-            }
+        let by_uid = self.iter().map(|(id, job)| (job.uid, id));
+        let by_name = self.iter().map(|(id, job)| ((job.spec.tenant, job.spec.name.clone()), id));
+        let those = |which: &dyn Fn(JobId, &Job) -> bool| -> BTreeSet<JobId> {
+            self.iter().filter(|&(id, job)| which(id, job)).map(|(id, _)| id).collect()
         };
-        let by_uid: BTreeMap<Uid, JobId> = self.live.iter().map(|(&id, job)| (job.uid, id)).collect();
-        expect(by_uid == self.by_uid, "jobs by identity");
-        let name = |(&id, job): (&JobId, &Job)| ((job.spec.tenant, job.spec.name.clone()), id);
-        let by_name: BTreeMap<(TenantId, String), JobId> = self.live.iter().map(name).collect();
-        expect(by_name == self.by_name, "jobs by name");
-        let those = |which: &dyn Fn(&Job) -> bool| -> BTreeSet<JobId> {
-            self.live.iter().filter(|(_, job)| which(job)).map(|(&id, _)| id).collect()
-        };
-        expect(those(&|job| job.spec.service.is_some()) == self.services, "services");
-        expect(those(&|job| job.spec.booking.is_some()) == self.booked, "jobs of windows");
-        expect(those(&|job| job.owned) == self.owned, "jobs that the world owns");
-        expect(those(&|job| !job.past.refused.is_empty()) == self.refused, "jobs that avoid nodes");
-        let held_back: BTreeSet<JobId> =
-            self.live.iter().filter(|&(&id, job)| self.is_held(id, job)).map(|(&id, _)| id).collect();
-        expect(usize::try_from(self.held_back_len) == Ok(held_back.len()), "how many are held back");
-        expect(self.chains_are_listed(), "who waits for whom");
-        let waits = |id: JobId, job: &Job| {
+        let held_back = those(&|id, job| self.is_held(id, job));
+        let waiting = those(&|id, job| {
             job.phase == Phase::Waiting && state.earmarks.of(id).is_none() && !held_back.contains(&id)
-        };
-        let waiting: BTreeSet<JobId> =
-            self.live.iter().filter(|&(&id, job)| waits(id, job)).map(|(&id, _)| id).collect();
-        expect(self.lists(&self.waiting, &waiting, |_| None), "kinds that wait");
-        let growing = those(&|job| job.more.is_some());
-        expect(self.lists(&self.growing, &growing, |job| job.more), "kinds that grow");
-        expect(self.kinds_are_named(), "kinds");
-        expect(usize::try_from(self.waiting_len) == Ok(waiting.len()), "how many wait");
-        expect(self.demand == self.demand_again(&waiting), "demand by tenant");
+        });
+        let growing = those(&|_, job| job.more.is_some());
         let backing_off = waiting.iter().map(|&id| (self.live[&id].not_before, id));
-        let backing_off: BTreeSet<_> = backing_off.filter(|(at, _)| at.0 > 0).collect();
-        expect(backing_off == self.backing_off, "who backs off");
-        let due = self.live.iter().filter_map(|(&id, job)| Some((limit_asks_at(state, id, job)?, id)));
-        expect(due.collect::<BTreeSet<_>>() == self.wrapping_up, "time limits");
-        let ended: BTreeSet<(Timestamp, Uid)> = self.ended.iter().map(|(&uid, &at)| (at, uid)).collect();
-        expect(ended == self.ended_by_time, "who ended lately");
-        let lacks = |(&id, job): (&JobId, &Job)| lacks_as_it_says(state, id, job);
-        expect(self.live.iter().all(lacks), "what jobs lack");
-        wrong
+        let backing_off = backing_off.filter(|(at, _)| at.0 > 0);
+        let due = self.iter().filter_map(|(id, job)| Some((limit_asks_at(state, id, job)?, id)));
+        let ended = self.ended.iter().map(|(&uid, &at)| (at, uid));
+        let each_lacks_as_it_says = self.iter().all(|(id, job)| lacks_as_it_says(state, id, job));
+        wrong(&[
+            ("jobs by identity", by_uid.collect::<BTreeMap<_, _>>() == self.by_uid),
+            ("jobs by name", by_name.collect::<BTreeMap<_, _>>() == self.by_name),
+            ("services", those(&|_, job| job.spec.service.is_some()) == self.services),
+            ("jobs of windows", those(&|_, job| job.spec.booking.is_some()) == self.booked),
+            ("jobs that the world owns", those(&|_, job| job.owned) == self.owned),
+            ("jobs that avoid nodes", those(&|_, job| !job.past.refused.is_empty()) == self.refused),
+            ("how many are held back", usize::try_from(self.held_back_len) == Ok(held_back.len())),
+            ("who waits for whom", self.chains_are_listed()),
+            ("kinds that wait", self.lists(&self.waiting, &waiting)),
+            ("kinds that grow", self.lists(&self.growing, &growing)),
+            ("kinds", self.kinds_are_named()),
+            ("how many wait", usize::try_from(self.waiting_len) == Ok(waiting.len())),
+            ("who backs off", backing_off.collect::<BTreeSet<_>>() == self.backing_off),
+            ("time limits", due.collect::<BTreeSet<_>>() == self.wrapping_up),
+            ("who ended lately", ended.collect::<BTreeSet<_>>() == self.ended_by_time),
+            ("what jobs lack", each_lacks_as_it_says),
+        ])
     }
 
-    /// True for a job that waits for another, for its turn or for a person.
     fn is_held(&self, id: JobId, job: &Job) -> bool {
         let before = |array: &ArrayMember| {
             let earlier = self.live.range(..id).filter_map(|(_, other)| other.spec.array.as_ref());
@@ -75,44 +64,25 @@ impl Jobs {
     /// True when those that wait for the end of a job, those whose dependency failed, and the members of arrays are
     /// listed as the jobs say.
     fn chains_are_listed(&self) -> bool {
-        let mut dependents: BTreeMap<JobId, BTreeSet<JobId>> = BTreeMap::new();
-        let mut arrays: BTreeMap<Uid, BTreeSet<JobId>> = BTreeMap::new();
-        let mut by_name: BTreeMap<(TenantId, String), BTreeSet<Uid>> = BTreeMap::new();
-        for (&id, job) in &self.live {
-            for on in job.spec.after.iter().filter(|on| !on.failed) {
-                dependents.entry(on.job).or_default().insert(id);
-            }
-            if let Some(array) = &job.spec.array {
-                arrays.entry(array.id).or_default().insert(id);
-                by_name.entry((job.spec.tenant, array.name.clone())).or_default().insert(array.id);
-            }
-        }
-        let failed = self.live.iter().filter(|(_, job)| job.spec.after.iter().any(|on| on.failed));
-        let failed: BTreeSet<JobId> = failed.map(|(&id, _)| id).collect();
+        let after = || self.iter().flat_map(|(id, job)| job.spec.after.iter().map(move |on| (id, on)));
+        let dependents = grouped(after().filter(|(_, on)| !on.failed).map(|(id, on)| (on.job, id)));
+        let failed: BTreeSet<JobId> = after().filter(|(_, on)| on.failed).map(|(id, _)| id).collect();
+        let members =
+            || self.iter().filter_map(|(id, job)| Some((id, job.spec.tenant, job.spec.array.as_ref()?)));
+        let arrays = grouped(members().map(|(id, _, array)| (array.id, id)));
+        let by_name = grouped(members().map(|(_, tenant, array)| ((tenant, array.name.clone()), array.id)));
         let listed: BTreeMap<Uid, BTreeSet<JobId>> =
             self.arrays.iter().map(|(&id, array)| (id, array.members.clone())).collect();
         let arrays_fit = arrays == listed && by_name == self.arrays_by_name;
         dependents == self.dependents && arrays_fit && failed == self.broken
     }
 
-    /// True when each of these jobs stands in one list, with others that are alike, and nobody else does.
-    fn lists(
-        &self,
-        kinds: &BTreeMap<crate::units::KindId, Kind>,
-        those: &BTreeSet<JobId>,
-        more: impl Fn(&Job) -> Option<super::More>,
-    ) -> bool {
-        let mut seen = BTreeSet::new();
-        let alike = kinds.values().all(|kind| {
-            kind.jobs.iter().all(|&(submitted_at, id)| {
-                let known = self.live.get(&id).is_some_and(|job| {
-                    job.submitted_at == submitted_at && is_of_kind(job, &kind.key) && more(job) == kind.more
-                });
-                seen.insert(id) && known
-            })
-        });
-        let apart = kinds.values().map(|kind| (&kind.key, kind.more)).collect::<BTreeSet<_>>().len();
-        alike && seen == *those && apart == kinds.len() && kinds.values().all(|kind| !kind.jobs.is_empty())
+    /// True when these jobs, and nobody else, stand in lists of those that are alike.
+    fn lists(&self, kinds: &BTreeMap<KindId, Kind>, those: &BTreeSet<JobId>) -> bool {
+        let own = those.iter().map(|&id| (id, &self.live[&id]));
+        let alike = grouped(own.map(|(id, job)| ((kind_again(job), job.more), (job.submitted_at, id))));
+        let listed = kinds.values().map(|kind| ((kind.key.clone(), kind.more), kind.jobs.clone()));
+        alike.len() == kinds.len() && listed.collect::<BTreeMap<_, _>>() == alike
     }
 
     /// True when every kind that has jobs is found by what its jobs have in common, and nothing else is.
@@ -122,48 +92,12 @@ impl Jobs {
         let len = self.waiting.len() + self.growing.len();
         self.kinds.len() == len && listed.all(|(known, id)| self.kinds.get(&known) == Some(&id))
     }
-
-    fn demand_again(&self, waiting: &BTreeSet<JobId>) -> BTreeMap<TenantId, BTreeMap<Shape, u64>> {
-        let mut demand: BTreeMap<TenantId, BTreeMap<Shape, u64>> = BTreeMap::new();
-        for spec in waiting.iter().map(|id| &self.live[id].spec).filter(|spec| spec.booking.is_none()) {
-            let shapes = demand.entry(spec.tenant).or_default();
-            for group in &spec.groups {
-                *shapes.entry(group.shape.clone()).or_default() +=
-                    u64::from(group.tasks) * u64::from(group.copies);
-            }
-            if spec.groups.is_empty() {
-                *shapes.entry(spec.shape.clone()).or_default() += u64::from(spec.tasks);
-            }
-        }
-        demand
-    }
 }
 
-/// True when a job is what its kind says, field by field.
-fn is_of_kind(job: &Job, key: &KindKey) -> bool {
+/// What the planner looks at in a job, field by field.
+fn kind_again(job: &Job) -> KindKey {
     let spec = &job.spec;
-    let all = of_spec(job, key) && (key.tasks, key.min) == (spec.tasks, spec.min) && key.shape == spec.shape;
-    let groups = key.groups.len() == spec.groups.len()
-        && key.groups.iter().zip(&spec.groups).all(|(known, group)| {
-            let GroupKey { key, min, copies } = known;
-            let in_all = (group.tasks * group.copies, group.min * group.min_copies);
-            let islands = job.spec.topology.task_on_island && group.shape.gpus != GpuAsk::Whole(0);
-            of_spec(job, key)
-                && (key.tasks, key.min) == in_all
-                && (*min, *copies) == (group.min, group.copies)
-                && key.shape == group.shape
-                && key.groups.is_empty()
-                && key.topology.task_on_island == islands
-        });
-    all && groups && key.topology == spec.topology
-}
-
-/// What a group has in common with its job.
-fn of_spec(job: &Job, key: &KindKey) -> bool {
-    let Spec { tenant, class, priority, preemptible, trust, service, checkpoint, booking, .. } = &job.spec;
-    let limit = job.past.extended.or(job.spec.time_limit);
-    let left = limit.map(|limit| limit.0.saturating_sub(job.past.ran_ms));
-    let within = left.map(|left| {
+    let ends_within = time_left(job).map(|left| {
         let mut minutes: u64 = 1;
         while minutes.saturating_mul(60_000) < left {
             minutes = minutes.saturating_mul(2);
@@ -171,18 +105,40 @@ fn of_spec(job: &Job, key: &KindKey) -> bool {
         Millis(minutes.saturating_mul(60_000))
     });
     let avoided: BTreeSet<NodeId> = job.past.refused.iter().map(|refusal| refusal.node).collect();
-    (key.tenant, key.class, key.priority, key.preemptible) == (*tenant, *class, *priority, *preemptible)
-        && (key.trust, key.service, key.booking) == (*trust, service.is_some(), *booking)
-        && key.grace == checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace)
-        && key.ends_within == within
-        && key.avoids.iter().copied().eq(avoided)
-        && key.topology.gang_within == job.spec.topology.gang_within
+    let all = KindKey {
+        tenant: spec.tenant,
+        class: spec.class,
+        priority: spec.priority,
+        tasks: spec.tasks,
+        min: spec.min,
+        shape: spec.shape.clone(),
+        groups: Vec::new(),
+        topology: spec.topology,
+        preemptible: spec.preemptible,
+        trust: spec.trust,
+        service: spec.service.is_some(),
+        grace: spec.checkpoint.map_or(Millis(0), |checkpoint| checkpoint.grace),
+        ends_within,
+        booking: spec.booking,
+        avoids: avoided.into_iter().collect(),
+    };
+    let groups = spec.groups.iter().map(|group| {
+        let (tasks, min) = (group.tasks * group.copies, group.min * group.min_copies);
+        let mut key = KindKey { tasks, min, shape: group.shape.clone(), ..all.clone() };
+        key.topology.task_on_island &= group.shape.gpus != GpuAsk::Whole(0);
+        GroupKey { key, min: group.min, copies: group.copies }
+    });
+    KindKey { groups: groups.collect(), ..all.clone() }
+}
+
+fn time_left(job: &Job) -> Option<u64> {
+    let limit = job.past.extended.or(job.spec.time_limit)?;
+    Some(limit.0.saturating_sub(job.past.ran_ms))
 }
 
 /// When a time limit asks something of a job that runs.
 fn limit_asks_at(state: &State, id: JobId, job: &Job) -> Option<Timestamp> {
-    let limit = job.past.extended.or(job.spec.time_limit)?;
-    let left = limit.0.saturating_sub(job.past.ran_ms);
+    let left = time_left(job)?;
     let holding = state.ledger.holding(id)?;
     let since = holding.tasks.iter().filter_map(|task| task.since).chain(holding.first_since).min()?;
     let up = since.0.saturating_add(left);
@@ -207,15 +163,10 @@ fn lacks_as_it_says(state: &State, id: JobId, job: &Job) -> bool {
         let domains = &state.fleet.node(place.node)?.facts.domains;
         domains.iter().find(|(known, _)| *known == level).map(|&(_, domain)| domain)
     });
-    let units = place.units_each.parts() * u64::from(place.gpus.count());
     expected == Some((more.tasks, more.repair))
         && (more.pool, more.domain) == (place.pool, domain)
-        && more.need.units().parts() == units
+        && more.need.units().parts() == parts(&place)
         && more.of == (!job.spec.groups.is_empty()).then_some(id)
-}
-
-fn stays(task: &HeldTask) -> bool {
-    matches!(task.phase, TaskPhase::Bound | TaskPhase::Running)
 }
 
 /// How many tasks a job that runs lacks, and whether it is below its minimum without them.
@@ -292,9 +243,8 @@ pub(crate) fn corruptions() -> Vec<crate::state::Corruption<Jobs>> {
         ("how many are held back", |jobs| jobs.held_back_len += 1),
         ("who waits for whom", |jobs| _ = jobs.broken.insert(JobId(0))),
         ("who waits for whom", |jobs| {
-            jobs.arrays_by_name.entry((TenantId(0), String::from("gone"))).or_default().insert(Uid(0));
+            jobs.arrays_by_name.entry((crate::units::TenantId(0), "gone".into())).or_default().insert(Uid(0));
         }),
-        ("demand by tenant", |jobs| _ = jobs.demand.pop_first()),
         ("who backs off", |jobs| _ = jobs.backing_off.insert((Timestamp(1), JobId(0)))),
         ("bytes by tenant", |jobs| _ = jobs.bytes.pop_first()),
         ("time limits", |jobs| _ = jobs.wrapping_up.pop_first()),

@@ -42,8 +42,7 @@ pub enum JobsEvent {
     Extended { job: JobId, limit: Millis, at: Timestamp },
     /// Another number of replicas of a service is wanted.
     Scaled { job: JobId, tasks: u32, at: Timestamp },
-    /// Replicas of a service are being replaced by fresh ones, a step further; or no longer are.
-    /// `tasks` counts those that are there for the time.
+    /// Replicas of a service are being replaced, a step further, or no longer are; `tasks` counts all that are there.
     Rolled { job: JobId, tasks: u32, rolling: Option<Rolling>, at: Timestamp },
     /// A replica of a service ended by itself soon after its start; the others go on.
     ReplicaFailed { job: JobId, at: Timestamp },
@@ -156,8 +155,7 @@ pub enum RequeueWhy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldWhy {
-    /// The journal was restored from an older one, and nobody knows what became of the job meanwhile: it may have
-    /// run, ended, or been cancelled.
+    /// The journal was restored from an older one, and nobody knows what became of the job meanwhile.
     Restored,
     /// Nodes refused to start it, as often in a row as it is tried.
     StartRefused,

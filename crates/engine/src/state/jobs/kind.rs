@@ -18,7 +18,6 @@ pub struct KindKey {
     pub tasks: u32,
     pub min: u32,
     pub shape: Shape,
-    /// Parts with a shape of their own, where it has any.
     pub groups: Vec<GroupKey>,
     pub topology: Topology,
     pub preemptible: bool,
@@ -38,7 +37,6 @@ pub struct KindKey {
 pub struct GroupKey {
     /// A kind of its tasks alone, of all copies together.
     pub key: KindKey,
-    /// So many tasks, or a copy has none.
     pub min: u32,
     pub copies: u32,
 }
@@ -139,7 +137,6 @@ fn rounded_up(limit: Millis) -> Millis {
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub key: KindKey,
-    /// What they lack, where they run already.
     pub more: Option<More>,
     /// Oldest first.
     pub jobs: BTreeSet<(Timestamp, JobId)>,

@@ -2,8 +2,8 @@
 
 use crate::model::dependency::ArrayMember;
 use crate::model::exit::Outcome;
-use crate::state::jobs::Jobs;
-use crate::state::jobs::live::Array;
+use crate::state::index::{list, unlist};
+use crate::state::jobs::{Array, Jobs};
 use crate::units::{JobId, TenantId, Uid};
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -59,7 +59,7 @@ impl Jobs {
     /// Says whether it has to wait for its turn.
     pub(super) fn join_array(&mut self, id: JobId, tenant: TenantId, member: &ArrayMember) -> bool {
         let ArrayMember { id: array, name, index: _, at_most } = member;
-        self.arrays_by_name.entry((tenant, name.clone())).or_default().insert(*array);
+        list(&mut self.arrays_by_name, (tenant, name.clone()), *array);
         let new = || Array { tenant, name: name.clone(), at_most: *at_most, members: BTreeSet::new() };
         let array = self.arrays.entry(*array).or_insert_with(new);
         array.members.insert(id);
@@ -72,19 +72,10 @@ impl Jobs {
         let Some(array) = self.arrays.get_mut(&member.id) else { return };
         array.members.remove(&ended);
         if array.members.is_empty() {
-            self.forget_array(member.id);
+            unlist(&mut self.arrays_by_name, &(array.tenant, array.name.clone()), &member.id);
+            self.arrays.remove(&member.id);
         } else if let Some(next) = array.last() {
             self.let_in(next, |job| job.throttled = false);
-        }
-    }
-
-    pub(super) fn forget_array(&mut self, id: Uid) {
-        let array = self.arrays.remove(&id).expect("an array is forgotten once");
-        let name = (array.tenant, array.name);
-        let alike = self.arrays_by_name.get_mut(&name).expect("every array is listed by its name");
-        alike.remove(&id);
-        if alike.is_empty() {
-            self.arrays_by_name.remove(&name);
         }
     }
 }

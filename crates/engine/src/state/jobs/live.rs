@@ -29,7 +29,7 @@ impl Array {
 }
 
 /// A live job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     pub uid: Uid,
     pub spec: Spec,
@@ -37,7 +37,6 @@ pub struct Job {
     pub phase: Phase,
     pub not_before: Timestamp,
     pub past: JobPast,
-    /// What it lacks while it runs.
     pub more: Option<More>,
     /// When its time limit asks something of it, while it runs: to save its work, or to stop.
     pub wrap_up_at: Option<Timestamp>,
@@ -78,27 +77,7 @@ impl Rolling {
 }
 
 impl Job {
-    /// A job that waits for the first time.
-    pub(super) fn new(uid: Uid, spec: Spec, submitted_at: Timestamp) -> Self {
-        Self {
-            uid,
-            spec,
-            submitted_at,
-            phase: Phase::Waiting,
-            not_before: Timestamp(0),
-            past: JobPast::default(),
-            more: None,
-            wrap_up_at: None,
-            rolling: None,
-            cancelled_by: None,
-            held: None,
-            throttled: false,
-            owned: false,
-        }
-    }
-
-    /// True while it waits for other jobs, for its turn in its array, or for somebody to say that it may start: it is no
-    /// candidate yet.
+    /// True while it is no candidate: it waits for other jobs, for its turn in its array, or for somebody to release it.
     pub fn is_held_back(&self) -> bool {
         let held = self.throttled || self.held.is_some() || !self.spec.after.is_empty();
         self.phase == Phase::Waiting && held
@@ -153,11 +132,10 @@ pub struct More {
 }
 
 /// How far a job's life is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It holds nothing.
+    #[default]
     Waiting,
-    /// It has its places.
     Active,
     Leaving(Next),
 }

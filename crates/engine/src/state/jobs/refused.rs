@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Job, Jobs, Phase};
+use super::{Job, Jobs};
 use crate::state::jobs::event::{NodeRefusal, StartRefusal};
 use crate::units::{JobId, NodeId, Timestamp};
 
@@ -18,8 +18,16 @@ impl Job {
     pub(crate) fn avoided(&self) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = self.past.refused.iter().map(|refusal| refusal.node).collect();
         nodes.sort_unstable();
-        nodes.dedup();
         nodes
+    }
+
+    pub(super) fn avoid(&mut self, by: &[NodeRefusal], at: Timestamp, until: Timestamp) {
+        let refused = &mut self.past.refused;
+        for NodeRefusal { node, why } in by {
+            refused.retain(|before| before.node != *node);
+            refused.push(StartRefusal { node: *node, why: why.clone(), at, until });
+        }
+        refused.drain(..refused.len().saturating_sub(AVOIDED_MAX));
     }
 
     /// Somebody says that it may be tried again, as if it had never been refused.
@@ -36,40 +44,6 @@ impl Jobs {
     /// Jobs that avoid nodes.
     pub fn refused(&self) -> impl Iterator<Item = (JobId, &Job)> {
         self.refused.iter().filter_map(|&id| Some((id, self.live.get(&id)?)))
-    }
-
-    /// The earliest moment after `now` at which a job avoids a node no longer.
-    pub(crate) fn next_refusal_moment(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.refused().flat_map(|(_, job)| job.past.refused.iter().map(|refusal| refusal.until));
-        until.filter(|&at| at > now).min()
-    }
-
-    /// The earliest moment after `now` at which a job that runs and was refused may grow again.
-    pub(super) fn next_growth_allowed(&self, now: Timestamp) -> Option<Timestamp> {
-        let running = self.refused().filter(|(_, job)| job.phase == Phase::Active);
-        running.map(|(_, job)| job.not_before).filter(|&at| at > now).min()
-    }
-
-    /// Nodes refused it: so often in a row, and it pauses until then.
-    pub(super) fn avoid(
-        &mut self,
-        id: JobId,
-        (tries, not_before): (u32, Timestamp),
-        by: &[NodeRefusal],
-        at: Timestamp,
-        until: Timestamp,
-    ) {
-        let job = self.live_mut(id);
-        assert!(job.phase != Phase::Waiting, "only what was told to start is refused");
-        (job.past.refused_tries, job.not_before) = (tries, not_before);
-        let refused = &mut job.past.refused;
-        for NodeRefusal { node, why } in by {
-            refused.retain(|before| before.node != *node);
-            refused.push(StartRefusal { node: *node, why: why.clone(), at, until });
-        }
-        let too_many = refused.len().saturating_sub(AVOIDED_MAX);
-        refused.drain(..too_many);
-        self.list(id);
     }
 
     pub(super) fn forget_refusals(&mut self, id: JobId, at: Timestamp) {

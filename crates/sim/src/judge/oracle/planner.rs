@@ -111,7 +111,7 @@ fn policy(instance: &Instance) -> Policy {
     let mut tenants: Vec<policy::Tenant> = instance.tenants.iter().map(tenant).collect();
     tenants.sort_by_key(|tenant| tenant.path.matches('/').count());
     let policy = Policy { digest: "oracle".to_owned(), tenants, preemption, ..Policy::default() };
-    policy.with_domain_of_all(TRUST)
+    crate::world::with_domain_of_all(policy, TRUST)
 }
 
 fn nodes(instance: &Instance) -> Vec<ObservedNode> {

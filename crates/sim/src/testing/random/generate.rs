@@ -95,7 +95,7 @@ pub(super) fn policy(rng: &mut ChaCha8Rng, edition: u32) -> Policy {
         ..Policy::default()
     };
     // What was let in under one edition runs on under one that would refuse it.
-    if edition.is_multiple_of(4) { policy } else { policy.with_domain_of_all(SHARED) }
+    if edition.is_multiple_of(4) { policy } else { crate::world::with_domain_of_all(policy, SHARED) }
 }
 
 /// Windows of minutes.
