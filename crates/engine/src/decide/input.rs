@@ -19,67 +19,47 @@ use crate::units::{JobId, Millis, Timestamp, Uid};
 pub enum Input {
     /// A job is submitted. The uid makes a repeated request the same request.
     Submit(Box<Submission>),
-    Cancel {
-        job: JobId,
-    },
-    CancelArray {
-        array: Uid,
-    },
+    /// The owner no longer wants it.
+    Cancel { job: JobId },
+    /// The owner no longer wants any member of an array.
+    CancelArray { array: Uid },
     /// Somebody says that a held job may be started.
-    Release {
-        job: JobId,
-    },
+    Release { job: JobId },
     /// Somebody asks it to save its work, leave and wait again.
-    Evict {
-        job: JobId,
-    },
+    Evict { job: JobId },
     /// The owner wants it to run longer than it was submitted for.
-    Extend {
-        job: JobId,
-        to: Extension,
-    },
-    Scale {
-        job: JobId,
-        tasks: u32,
-    },
+    Extend { job: JobId, to: Extension },
+    /// The owner wants another number of replicas of a service.
+    Scale { job: JobId, tasks: u32 },
+    /// A tenant or an operator books a window.
     Book(Box<BookingRequest>),
-    Unbook {
-        name: String,
-    },
+    /// The window of that name is not wanted any more.
+    Unbook { name: String },
     /// The owner wants every replica of a service replaced by a fresh one; `None`: no longer.
-    Replace {
-        job: JobId,
-        how: Option<Replacement>,
-    },
+    Replace { job: JobId, how: Option<Replacement> },
     /// Nothing new is placed on the node, and what runs there goes on; `on: false` takes it back.
-    Cordon {
-        node: String,
-        on: bool,
-        reason: String,
-    },
+    Cordon { node: String, on: bool, reason: String },
     /// Nodes are to be empty; `None` takes it back.
-    Drain {
-        nodes: Vec<String>,
-        how: Option<DrainRequest>,
-    },
+    Drain { nodes: Vec<String>, how: Option<DrainRequest> },
+    /// Nodes are to be out of service for a while.
     PlanDowntime(Box<DowntimeRequest>),
-    CallOff {
-        name: String,
-    },
+    /// The downtime of that name is not wanted any more.
+    CallOff { name: String },
+    /// The policy directory changed.
     ApplyPolicy(Policy),
     /// The edge compiled a selector.
     DefineSets(Vec<SetDefinition>),
+    /// A world reports.
     Observe(Report),
     /// A world that is ahead of the journal tells everything it knows, with what ended and was acknowledged.
     Restore(Report),
     /// The world names a job that it owns, for the first time or again.
     Own(Box<Submission>),
     /// The world no longer has a job that it owned.
-    Disown {
-        uid: Uid,
-    },
+    Disown { uid: Uid },
     /// The edge worked out what places are worth.
     Prices(Prices),
+    /// Time passed.
     Tick,
 }
 
