@@ -30,9 +30,9 @@ impl Stage {
         Self::over(MemoryDisk::new(), Nowhere::default(), patience)
     }
 
-    fn over(disk: MemoryDisk, world: Nowhere, patience: Patience) -> Self {
+    fn over(journal: MemoryDisk, world: Nowhere, patience: Patience) -> Self {
         let given = world.clone();
-        let make = move || Controller::open(disk, given, Settings::default());
+        let make = move || Controller::open(journal, given, Settings::default());
         let (desk, _) = Desk::open(patience, make).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         Self { desk, world, runtime }
@@ -119,8 +119,8 @@ fn an_input_whose_caller_is_gone_does_not_take_effect() {
 /// Seen before: the world had changed, the turn could not be written, and the answer was that nothing took effect.
 #[test]
 fn what_happens_while_the_desk_fails_may_have_taken_effect() {
-    let disk = MemoryDisk::new();
-    let stage = Stage::over(disk.clone(), Nowhere::default(), Patience::default());
+    let journal = MemoryDisk::new();
+    let stage = Stage::over(journal.clone(), Nowhere::default(), Patience::default());
     let held = stage.hold();
     let desk = stage.desk.clone();
     let mut call = Box::pin(async move { desk.happen(Happening::NodeDown("n1".to_owned())).await });
@@ -128,7 +128,7 @@ fn what_happens_while_the_desk_fails_may_have_taken_effect() {
     let waits = Duration::from_millis(1);
     assert!(stage.runtime.block_on(async { timeout(waits, &mut call).await }).is_err());
     assert!(stage.runtime.block_on(async { timeout(waits, &mut policy).await }).is_err());
-    disk.crash_after(1, CrashPoint::Before);
+    journal.crash_after(1, CrashPoint::Before);
     drop(held);
     assert!(matches!(stage.runtime.block_on(call), Err(Closed::Unknown)));
     assert!(stage.runtime.block_on(policy).is_err(), "nothing could be written");
