@@ -49,12 +49,13 @@ fn text(explanation: &Explanation, now: Option<u64>, paint: Paint) -> String {
     screen.extend(verdict::head(&job.verdict, paint));
     screen.extend(verdict::details(&job.verdict, need, paint));
     screen.push(String::new());
-    let (aside, leaves) = earmark.as_ref().map(|earmark| promises::earmark(earmark, now)).unwrap_or_default();
+    let (earmarked, leaves) =
+        earmark.as_ref().map(|earmark| promises::earmark(earmark, now)).unwrap_or_default();
     let facts = [
         ("groups", groups(job)),
         ("places", place_lines(&job.placements)),
         ("uses", tasks.iter().take(USES_SHOWN_MAX).map(uses).collect()),
-        ("aside", aside),
+        ("marked", earmarked),
         ("starts", promises::starts(explanation, now)),
         ("there", chosen.iter().map(why_there).collect()),
         ("leaves", leaves),
@@ -433,18 +434,18 @@ RUNNING  Running
                 leaving("c", LeavingStep::Stopping, Some(1_730_000), None),
             ],
         };
-        let verdict = verdict(VerdictWord::Waits, "WaitingForVictims", "its places are set aside");
+        let verdict = verdict(VerdictWord::Waits, "WaitingForVictims", "its places are earmarked");
         let job = JobView { verdict, ..waiting() };
         let (evictions, earmark) = (vec![17_002, 16_000], Some(earmark));
         let told = Explanation { evictions, earmark, ..explanation(job) };
         let expected = "\
 WAITS  WaitingForVictims
-  its places are set aside
+  its places are earmarked
 
-  aside   task 0    n1 (GPUs 0-1)
+  marked  task 0    n1 (GPUs 0-1)
   leaves  job/lab/vision/a task 0 on n1 (GPUs 0-1): asked to save its work, stopped in 4m at the latest (eviction/18230)
           job/lab/vision/b task 0 on n1 (GPUs 0-1): has saved its work and is about to be stopped (eviction/18231)
-          job/lab/vision/c task 0 on n1 (GPUs 0-1): told to stop, killed in 10s at the latest
+          job/lab/vision/c task 0 on n1 (GPUs 0-1): stopping, killed in 10s at the latest
   so far  submitted 12m ago, first started 11m ago; 2 attempts, 1 eviction, 0 failures
           evictions 17002, 16000, newest first
 ";
