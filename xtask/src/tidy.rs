@@ -24,7 +24,7 @@ use crate::process;
 use source::SourceFile;
 
 /// Every rule. Order decides only the order in which the problems of one file are printed.
-const RULES: [fn(&SourceFile) -> Vec<Problem>; 15] = [
+const RULES: [fn(&SourceFile) -> Vec<Problem>; 16] = [
     shape::file_begins_with_docs,
     shape::functions_fit_a_screen,
     shape::files_stay_small,
@@ -39,6 +39,7 @@ const RULES: [fn(&SourceFile) -> Vec<Problem>; 15] = [
     wording::unwrap_is_for_tests,
     wording::paths_hold_on_every_machine,
     documents::links_lead_somewhere,
+    documents::files_on_the_map_exist,
     documents::decisions_have_their_four_parts,
 ];
 

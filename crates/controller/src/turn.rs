@@ -45,7 +45,7 @@ use snapshot::Snapshots;
 pub use open::{Recovered, recover};
 pub use snapshot::SnapshotFault;
 
-/// The most plans of one turn. Two are mostly enough; what the last of them would still let fit comes with the next turn.
+/// The most plans in a row. Two are mostly enough; what the last of them would still let fit comes with the next turn.
 pub const PLANS_MAX: usize = 4;
 
 /// A plan, or time that passed.
@@ -242,7 +242,7 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.committed = Committed::default();
         self.hear();
         let replies = given.map(|(actor, input)| self.define_and_decide(actor, input)).collect();
-        self.decide_and_commit()?;
+        self.tick_plan_and_commit()?;
         Ok(replies)
     }
 
@@ -365,11 +365,11 @@ impl<D: Disk, W: World> Controller<D, W> {
         self.committed.events.push(event);
     }
 
-    fn decide_and_commit(&mut self) -> Result<(), Fault> {
-        let promised = self.state.earmarks.iter().count();
+    fn tick_plan_and_commit(&mut self) -> Result<(), Fault> {
+        let earmarked = self.state.earmarks.iter().count();
         self.decide_and_apply(&ENGINE, &Input::Tick).expect("time is never refused");
         self.memory.prepare(&self.state);
-        let mut any_over = self.state.earmarks.iter().count() < promised;
+        let mut any_over = self.state.earmarks.iter().count() < earmarked;
         // What a plan gives, or takes back, may let another kind fit: once more, unless nothing changed.
         for _ in 0..PLANS_MAX {
             let before = self.state.index();
@@ -379,8 +379,8 @@ impl<D: Disk, W: World> Controller<D, W> {
             }
         }
         if any_over {
-            // Who was asked to leave for a promise that could not be kept, and is of use to nobody else, stays; and places may be
-            // free that were for somebody who stays.
+            // A job stays that was asked to leave for an earmark that could not be kept, if no other job needs its place; and
+            // places may be free that were for a job that stays.
             let before = self.state.index();
             self.decide_and_apply(&ENGINE, &Input::Tick).expect("time is never refused");
             if self.state.index() > before {

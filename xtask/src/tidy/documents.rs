@@ -23,6 +23,24 @@ pub(super) fn links_lead_somewhere(file: &SourceFile) -> Vec<Problem> {
     problems
 }
 
+/// A map that names a file which was moved sends its reader astray.
+pub(super) fn files_on_the_map_exist(file: &SourceFile) -> Vec<Problem> {
+    if file.path != "ARCHITECTURE.md" {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    for (line, text) in file.lines() {
+        for name in text.split('`').skip(1).step_by(2).filter(|name| has_extension(name, "rs")) {
+            let below = format!("/{name}");
+            if !file.tree.iter().any(|path| path == name || path.ends_with(&below)) {
+                let hint = "name the file where that is now";
+                problems.push(file.failure(line, format!("`{name}` does not exist"), hint));
+            }
+        }
+    }
+    problems
+}
+
 pub(super) fn decisions_have_their_four_parts(file: &SourceFile) -> Vec<Problem> {
     let is_decision = file.path.starts_with("docs/decisions/") && file.path != "docs/decisions/README.md";
     if !is_decision {
@@ -160,6 +178,15 @@ mod tests {
     fn a_link_after_code_is_still_followed() {
         let refused = findings_in_line("```\ncode\n```\n`code` and [a](gone.md) it's `");
         assert_eq!(refused, ["docs/index.md:5: a link to `gone.md`, which does not exist"]);
+    }
+
+    #[test]
+    fn a_file_on_the_map_exists() {
+        let map = "See `state/jobs.rs`, `jobs.rs` and `obs.rs`, `decide/gone.rs`.\n";
+        let found = findings_among("ARCHITECTURE.md", map, &["crates/engine/src/state/jobs.rs"]);
+        let refused = ["`obs.rs` does not exist", "`decide/gone.rs` does not exist"];
+        assert_eq!(found, refused.map(|what| format!("ARCHITECTURE.md:1: {what}")));
+        assert_eq!(findings("docs/a.md", map), [""; 0]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl<D: Disk> Recovered<D> {
         let mut controller = self.lead(world, settings)?;
         controller.carry_if_untold()?;
         controller.meet_world()?;
-        controller.decide_and_commit()?;
+        controller.tick_plan_and_commit()?;
         controller.act();
         controller.snapshot_if_due()?;
         Ok(controller)

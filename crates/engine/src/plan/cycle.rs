@@ -67,7 +67,7 @@ pub(super) struct Cycle<'a> {
     allocations: Allocations,
     pub(super) evictions: Vec<PlannedEviction>,
     /// Reclaims for a fair share or by order, to be judged when every candidate had its turn.
-    reclaims: Vec<Reclaim>,
+    judged_by_idle: Vec<JudgedByIdle>,
     commitments: Commitments,
     refusals: BTreeMap<KindId, Refusal>,
     /// When time alone may let the candidate that is being served be met.
@@ -137,7 +137,8 @@ pub(super) struct PlannedEviction {
     receipt: Eviction,
 }
 
-struct Reclaim {
+/// What left for a fair share or by order: judged once every candidate had its turn (rule 7).
+struct JudgedByIdle {
     job: JobId,
     /// What it starts, in 1/3000 of a GPU.
     started: u64,
@@ -210,7 +211,7 @@ impl<'a> Cycle<'a> {
             victims: Victims::default(),
             allocations: Allocations::default(),
             evictions: Vec::new(),
-            reclaims: Vec::new(),
+            judged_by_idle: Vec::new(),
             commitments: Commitments::default(),
             refusals: BTreeMap::new(),
             retry_at: None,
@@ -314,8 +315,8 @@ impl<'a> Cycle<'a> {
 
     /// A job whose reclaim for a fair share or by order left more of what it freed idle than it started.
     pub(super) fn wasteful(&self) -> Option<JobId> {
-        let wasteful = |reclaim: &&Reclaim| idle_of(&self.draft, &reclaim.freed) > reclaim.started;
-        self.reclaims.iter().find(wasteful).map(|reclaim| reclaim.job)
+        let wasteful = |judged: &&JudgedByIdle| idle_of(&self.draft, &judged.freed) > judged.started;
+        self.judged_by_idle.iter().find(wasteful).map(|judged| judged.job)
     }
 }
 

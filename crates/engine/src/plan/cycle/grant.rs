@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Cycle, Grant, PlannedEviction, Purpose, Reclaim};
+use super::{Cycle, Grant, JudgedByIdle, PlannedEviction, Purpose};
 use crate::plan::evict::search::gain;
 use crate::plan::evict::victims::Unit;
 use crate::plan::order::Candidate;
@@ -57,7 +57,7 @@ impl<'a> Cycle<'a> {
         let reclaimed = evicted_by(EvictionRule::is_judged_by_idle);
         let freed: Vec<Step> = reclaimed.flat_map(|unit| unit.steps.iter().copied()).collect();
         if !freed.is_empty() {
-            self.reclaims.push(Reclaim { job, started: grant.ask.units().parts(), freed });
+            self.judged_by_idle.push(JudgedByIdle { job, started: grant.ask.units().parts(), freed });
         }
         let bound: Vec<&Unit> = evicted_by(|why| why != EvictionRule::Guarantee).collect();
         let gain_of_evicting = gain(&self.draft, &grant.ask, &bound);
