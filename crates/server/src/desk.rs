@@ -2,7 +2,7 @@
 //!
 //! Requests that are waiting when a turn begins share it, and its one commit. What was committed goes to the
 //! [`follower`](crate::follower), which keeps the state that is read from and answers the callers; the desk itself
-//! answers nobody and waits for nobody. Inputs wait in bounded numbers, readers are let in a few at a time, and a caller is
+//! answers no caller, and waits for the follower only when that is far behind. Inputs wait in bounded numbers, readers are let in a few at a time, and a caller is
 //! told when there are too many. What nobody waits for any more is dropped: a question is not computed, and an input
 //! does not take effect ([`claim`]).
 

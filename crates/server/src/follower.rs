@@ -1,6 +1,6 @@
 //! The follower: a thread that keeps a second state up to date, from which everything that is read is answered.
 //!
-//! After each commit the desk hands over the turn's events and goes on; it never waits. The follower applies them to its
+//! After each commit the desk hands over the turn's events and goes on; it waits only when [`TURNS_MAX`] turns are not published yet. The follower applies them to its
 //! own copy of the state and publishes the result as a [`Replica`]. Replies to the callers of the turn leave from here,
 //! each with the replica of its own turn, so that whoever wrote something reads what it wrote.
 //!
@@ -92,7 +92,7 @@ impl FollowerHandle {
         let behind = self.progress.behind();
         // Told when it begins, not with every turn.
         if behind > BEHIND_MAX && !self.is_behind {
-            warn!("what is read is {behind} events behind the journal; decisions go on");
+            warn!("what is read is {behind} events behind the journal");
         }
         self.is_behind = behind > BEHIND_MAX;
         Ok(())
@@ -133,16 +133,21 @@ struct Follower {
 
 impl Follower {
     fn follow(mut self, turns: &Receiver<CommittedTurn>) {
-        while let Ok(mut turn) = turns.recv() {
-            // Each caller gets the state of its own turn; turns without callers are published together.
-            for _ in 1..TOGETHER_MAX {
-                if !turn.deliveries.is_empty() {
-                    break;
+        while let Ok(turn) = turns.recv() {
+            let mut waiting = Some(turn);
+            while let Some(mut turn) = waiting {
+                // Each caller gets the state of its own turn; turns without callers are published together.
+                for _ in 1..TOGETHER_MAX {
+                    if !turn.deliveries.is_empty() {
+                        break;
+                    }
+                    let Ok(next) = turns.try_recv() else { break };
+                    turn.append(next);
                 }
-                let Ok(next) = turns.try_recv() else { break };
-                turn.append(next);
+                self.publish(turn);
+                waiting = turns.try_recv().ok();
             }
-            self.publish(turn);
+            self.states.tidy(self.latest.get().index());
         }
     }
 
@@ -165,9 +170,7 @@ impl Follower {
             // It only hands over. One that panics costs its caller an answer and nobody else anything.
             let _ = catch_unwind(AssertUnwindSafe(|| deliver(&published)));
         }
-        // Nobody waits for the rest.
         self.pricing.look(&published.state);
-        self.states.tidy(published.index());
     }
 
     /// Changes the published replica, unless somebody reads it.

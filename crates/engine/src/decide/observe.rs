@@ -193,8 +193,7 @@ impl<'a> TaskChanges<'a> {
             for (job, task) in self.sites.state.ledger.tasks_on(node) {
                 self.learn(job, task, [lost(ExitCause::NodeLost, self.sites.now)]);
             }
-            let orphans = self.sites.state.ledger.orphans().iter();
-            for (&task, _) in orphans.filter(|(_, orphan)| orphan.place.node == node) {
+            for task in self.sites.state.ledger.orphans_on(node) {
                 self.orphan_gone(task);
             }
         }

@@ -122,9 +122,9 @@ impl<T> Sets<T> {
     }
 
     fn define(&mut self, id: u32, set: Set<T>) {
-        assert!(id <= self.next(), "set ids are dense");
-        match self.0.iter_mut().zip(1..).find(|(_, known)| *known == id) {
-            Some((known, _)) => *known = set,
+        assert!(id > 0 && id <= self.next(), "set ids are dense and begin with 1");
+        match usize::try_from(id).ok().and_then(|id| self.0.get_mut(id - 1)) {
+            Some(known) => *known = set,
             None => self.0.push(set),
         }
     }

@@ -285,6 +285,14 @@ impl Ledger {
         self.by_node.get(&node).into_iter().flatten().copied()
     }
 
+    /// Orphans on a node.
+    pub(crate) fn orphans_on(&self, node: NodeId) -> impl Iterator<Item = TaskRef> {
+        self.occupants(node).filter_map(|occupant| match occupant {
+            Occupant::Orphan(task) => Some(task),
+            Occupant::Task(..) | Occupant::Earmark(..) => None,
+        })
+    }
+
     /// Tasks on a node.
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = (JobId, u32)> {
         self.occupants(node).filter_map(|occupant| match occupant {
@@ -481,7 +489,13 @@ impl Ledger {
     fn settle(&mut self, job: JobId) {
         let held = self.held.get_mut(&job).expect("a job that holds something settles");
         let holding = &held.holding;
-        let settled = |task: &HeldTask| matches!(task.phase, TaskPhase::Running | TaskPhase::Gone { .. });
+        let settled = |task: &HeldTask| match task.phase {
+            TaskPhase::Running | TaskPhase::Gone { .. } => true,
+            TaskPhase::Bound
+            | TaskPhase::Asked { .. }
+            | TaskPhase::Acked { .. }
+            | TaskPhase::Stopping { .. } => false,
+        };
         if holding.tasks.iter().all(settled) {
             self.unsettled.remove(&job);
         } else {

@@ -366,7 +366,7 @@ impl Rooms {
     pub fn put(&mut self, node: NodeId, room: Room) {
         self.remove(node);
         self.list(node, Marks::of(&room).as_ref(), true);
-        self.list_profile(node, room.profile().as_ref(), true);
+        self.list_profile(node, self.profile_of(&room).as_ref(), true);
         let capacity = self.capacity.entry(room.pool).or_default();
         capacity.nodes += 1;
         capacity.gpus += room.usable_gpus();
@@ -374,11 +374,16 @@ impl Rooms {
         self.by_node.insert(node, room);
     }
 
+    /// The profile of a room, where profiles are listed at all.
+    fn profile_of(&self, room: &Room) -> Option<NodeClass> {
+        self.profiles.as_ref().and_then(|_| room.profile())
+    }
+
     /// Forgets a node.
     pub fn remove(&mut self, node: NodeId) {
         let Some(room) = self.by_node.remove(&node) else { return };
         self.list(node, Marks::of(&room).as_ref(), false);
-        self.list_profile(node, room.profile().as_ref(), false);
+        self.list_profile(node, self.profile_of(&room).as_ref(), false);
         let capacity = self.capacity.get_mut(&room.pool).expect("a room's pool has a capacity");
         capacity.nodes -= 1;
         capacity.gpus -= room.usable_gpus();

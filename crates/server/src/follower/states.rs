@@ -75,7 +75,10 @@ impl States {
     fn take_spare(&mut self, index: u64) -> Option<Arc<State>> {
         self.spare
             .retain_mut(|state| lacks(state, index) <= self.kept.len() || Arc::get_mut(state).is_none());
-        let free = (0..self.spare.len()).filter(|&at| Arc::get_mut(&mut self.spare[at]).is_some());
+        // One that a reader lets go of between the two looks may lack more than is kept.
+        let free = (0..self.spare.len()).filter(|&at| {
+            lacks(&self.spare[at], index) <= self.kept.len() && Arc::get_mut(&mut self.spare[at]).is_some()
+        });
         let newest = free.collect::<Vec<_>>().into_iter().max_by_key(|&at| self.spare[at].index())?;
         let mut taken = self.spare.swap_remove(newest);
         let missed = self.kept.len() - lacks(&taken, index);
@@ -86,7 +89,7 @@ impl States {
         Some(taken)
     }
 
-    /// When nobody waits for a turn: what nobody reads any more learns what it missed, so that it can be published at
+    /// When no turn waits: a state that is not read any more learns what it missed, so that it can be published at
     /// once. One such state is enough, and none where it has not been needed for long.
     pub(super) fn tidy(&mut self, index: u64) {
         if self.spare.is_empty() {

@@ -206,9 +206,9 @@ impl VictimSearch<'_, '_, '_> {
 
     /// True when the unit is where the ask could go, or counts towards a limit that is in its way.
     pub(super) fn is_useful(&self, unit: UnitRef) -> bool {
-        let limit = lines::limit_exceeded(self.draft, self.ask);
-        limit.is_some_and(|tenant| self.draft.tree.is_in_branch(unit.tenant, tenant))
-            || self.victims.get(unit).steps.iter().any(|step| self.ask.goes_to(step.place.pool))
+        let in_limit = |tenant| self.draft.tree.is_in_branch(unit.tenant, tenant);
+        self.victims.get(unit).steps.iter().any(|step| self.ask.goes_to(step.place.pool))
+            || lines::limit_exceeded(self.draft, self.ask).is_some_and(in_limit)
     }
 
     fn may_evict_without_straddling(&mut self, unit: UnitRef, right: Right) -> bool {

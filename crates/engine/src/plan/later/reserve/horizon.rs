@@ -6,6 +6,7 @@
 
 use crate::quota::meters::Meters;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use super::holders::holders;
@@ -39,7 +40,7 @@ pub(in crate::plan) struct Horizon {
     earmarked: Option<BTreeMap<NodeId, Vec<HeldPlace>>>,
     tenants: BTreeMap<TenantId, Vec<TenantHold>>,
     /// Slots of whole pools, as long as no promise changes.
-    pools: Vec<(SlotKey, Vec<Slot>)>,
+    pools: Vec<(SlotKey, Rc<[Slot]>)>,
 }
 
 struct NodeHolds {
@@ -200,7 +201,7 @@ impl StartPromiser<'_, '_> {
     }
 
     /// The slots of an ask in its pools, the earliest first.
-    pub(super) fn slots(&mut self, ask: &Ask<'_>) -> Vec<Slot> {
+    pub(super) fn slots(&mut self, ask: &Ask<'_>) -> Rc<[Slot]> {
         let mut all = Vec::new();
         for (part, of) in ask.parts().enumerate() {
             let on_island = of.key.topology.task_on_island;
@@ -208,13 +209,18 @@ impl StartPromiser<'_, '_> {
             if !self.horizon.pools.iter().any(|(known, _)| *known == key) {
                 let alone = Ask { beside: None, ..of.clone() };
                 let slots = self.slots_if(&alone, &|held| held.end);
-                self.horizon.pools.push((key, slots));
+                self.horizon.pools.push((key, slots.into()));
             }
-            let known = self.horizon.pools.iter().filter(|(known, _)| *known == key);
-            all.extend(known.flat_map(|(_, slots)| slots).map(|slot| Slot { part, ..*slot }));
+            let known = self.horizon.pools.iter().find(|(known, _)| *known == key);
+            let (_, slots) = known.expect("they were just looked up");
+            // Mostly there is one part, whose slots many jobs ask for.
+            if ask.beside.is_none() {
+                return Rc::clone(slots);
+            }
+            all.extend(slots.iter().map(|slot| Slot { part, ..*slot }));
         }
         all.sort_unstable();
-        all
+        all.into()
     }
 
     /// The same where some are over at another time.
