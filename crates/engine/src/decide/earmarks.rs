@@ -104,7 +104,17 @@ fn honoured(live: LiveJob<'_>, earmark: &Earmark, tree: &Tree, used: &mut Amount
 pub(super) fn asks_no_longer_needed(state: &State, leaving: &BTreeSet<JobId>, now: Timestamp) -> Vec<Event> {
     let asked = state.ledger.deadlines().iter().filter(|(_, job)| !leaving.contains(job));
     let asked = asked.map(|&(_, job)| LiveJob::of(state, job, now));
-    asked.filter(|live| !is_needed(*live)).filter_map(take_back).flatten().collect()
+    asked
+        .filter(|&live| !is_needed(live) && !has_to_go_anyway(live))
+        .filter_map(take_back)
+        .flatten()
+        .collect()
+}
+
+/// A node of it has to be empty: it would be asked again at once.
+fn has_to_go_anyway(live: LiveJob<'_>) -> bool {
+    let nodes = live.holding().into_iter().flat_map(|holding| &holding.tasks).map(|task| task.place.node);
+    nodes.into_iter().any(|node| live.state.has_to_go(node, live.id, live.now))
 }
 
 fn is_needed(live: LiveJob<'_>) -> bool {
