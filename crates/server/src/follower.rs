@@ -133,21 +133,16 @@ struct Follower {
 
 impl Follower {
     fn follow(mut self, turns: &Receiver<CommittedTurn>) {
-        while let Ok(turn) = turns.recv() {
-            let mut waiting = Some(turn);
-            while let Some(mut turn) = waiting {
-                // Each caller gets the state of its own turn; turns without callers are published together.
-                for _ in 1..TOGETHER_MAX {
-                    if !turn.deliveries.is_empty() {
-                        break;
-                    }
-                    let Ok(next) = turns.try_recv() else { break };
-                    turn.append(next);
+        while let Ok(mut turn) = turns.recv() {
+            // Each caller gets the state of its own turn; turns without callers are published together.
+            for _ in 1..TOGETHER_MAX {
+                if !turn.deliveries.is_empty() {
+                    break;
                 }
-                self.publish(turn);
-                waiting = turns.try_recv().ok();
+                let Ok(next) = turns.try_recv() else { break };
+                turn.append(next);
             }
-            self.states.tidy(self.latest.get().index());
+            self.publish(turn);
         }
     }
 
@@ -170,7 +165,9 @@ impl Follower {
             // It only hands over. One that panics costs its caller an answer and nobody else anything.
             let _ = catch_unwind(AssertUnwindSafe(|| deliver(&published)));
         }
+        // No caller of this turn waits for the rest.
         self.pricing.look(&published.state);
+        self.states.tidy(published.index());
     }
 
     /// Changes the published replica, unless somebody reads it.

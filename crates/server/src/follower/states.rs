@@ -89,7 +89,7 @@ impl States {
         Some(taken)
     }
 
-    /// When no turn waits: a state that is not read any more learns what it missed, so that it can be published at
+    /// After a turn was published: a state that is not read any more learns what it missed, so that it can be published at
     /// once. One such state is enough, and none where it has not been needed for long.
     pub(super) fn tidy(&mut self, index: u64) {
         if self.spare.is_empty() {
