@@ -3,7 +3,9 @@
 //! Every call is one request and one answer, whose form is checked. Nothing is retried: a submission carries an
 //! idempotency key, so that the caller may simply call again.
 
-use std::io::ErrorKind;
+mod error;
+mod filter;
+
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -17,9 +19,12 @@ use crate::v1::{
     Answer, ArrayReply, Booked, BookingList, BookingReply, ChangeList, CordonRequest, DowntimeBody,
     DowntimeList, DowntimeReply, DrainBody, EndedList, EndedReply, EndedState, EvictionList, EvictionReply,
     Explanation, ExtendRequest, FaultReply, FaultRequest, GpuList, HistoryKind, HistoryList, JobList,
-    JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, Problem, ReplaceRequest, ReservationList,
-    Resume, ScaleRequest, StrandedList, Submitted, Summary, TenantList, UsageReport,
+    JobReply, JobState, NodeList, NodeReply, PlanView, PolicyView, ReplaceRequest, ReservationList, Resume,
+    ScaleRequest, StrandedList, Submitted, Summary, TenantList, UsageReport,
 };
+
+pub use error::{ClientError, why_silent};
+pub use filter::{EndedFilter, EvictionFilter, HistoryFilter, JobFilter, UsageFilter};
 
 /// Names the user that sends a request.
 const USER_HEADER: &str = "Wharf-User";
@@ -41,123 +46,6 @@ pub struct Client {
     server: String,
     agent: Agent,
     user: Option<String>,
-}
-
-/// Which jobs are asked for.
-#[derive(Clone, Debug, Default)]
-pub struct JobFilter {
-    /// Of this tenant and those below it.
-    pub tenant: Option<String>,
-    /// In this state.
-    pub state: Option<JobState>,
-    /// Submitted by this user, as the client said.
-    pub submitted_by: Option<String>,
-    /// With these labels, as `key=value` or a bare key; several with commas.
-    pub labels: Option<String>,
-}
-
-/// Which rows of history are asked for.
-#[derive(Clone, Debug, Default)]
-pub struct HistoryFilter {
-    /// Of this kind.
-    pub kind: Option<HistoryKind>,
-    /// Of this tenant and those below it.
-    pub tenant: Option<String>,
-    /// Of jobs with this name.
-    pub name: Option<String>,
-    /// At most so many.
-    pub limit: Option<u32>,
-}
-
-/// Which jobs that are over are asked for.
-#[derive(Clone, Debug, Default)]
-pub struct EndedFilter {
-    /// Of this tenant and those below it.
-    pub tenant: Option<String>,
-    /// That ended like this.
-    pub state: Option<EndedState>,
-    /// With this name.
-    pub name: Option<String>,
-    /// Submitted by this user, as the client said.
-    pub submitted_by: Option<String>,
-    /// With these labels, as `key=value` or a bare key; several with commas.
-    pub labels: Option<String>,
-    /// At most so many.
-    pub limit: Option<u32>,
-    /// Those that follow an earlier answer.
-    pub before: Option<u64>,
-}
-
-/// Which GPU time is asked for.
-#[derive(Clone, Debug, Default)]
-pub struct UsageFilter {
-    /// From when: so long ago (`7d`), or a time with its zone; seven days ago unless it is said.
-    pub since: Option<String>,
-    /// Until when; now unless it is said.
-    pub until: Option<String>,
-    /// What it is told apart by, with commas; by tenant unless it is said.
-    pub by: Option<String>,
-    /// Of this tenant and those below it.
-    pub tenant: Option<String>,
-}
-
-/// Which evictions are asked for.
-#[derive(Clone, Debug, Default)]
-pub struct EvictionFilter {
-    /// Of jobs of this tenant and those below it.
-    pub tenant: Option<String>,
-    /// Of this job, named as `tenant/path/name` or by its bare name.
-    pub job: Option<String>,
-    /// At most so many.
-    pub limit: Option<u32>,
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The address makes no sense.
-    #[error(
-        "{server:?} is no address of a control plane: {what}; write http://HOST:PORT, such as {SERVER_DEFAULT}"
-    )]
-    Address {
-        /// What was given.
-        server: String,
-        /// What is wrong with it.
-        what: &'static str,
-    },
-    /// Nobody answers.
-    #[error(
-        "no answer from {server}: {}; start a control plane with `wharf up`, or name another with --server",
-        why_silent(source)
-    )]
-    Unreachable {
-        /// Who was asked.
-        server: String,
-        /// What happened.
-        source: Box<ureq::Error>,
-    },
-    /// The answer is no.
-    #[error(transparent)]
-    Problem(Box<Problem>),
-    /// Something answers, but not a control plane that we understand.
-    #[error("{server} does not answer like a control plane of this version: {what}")]
-    Protocol {
-        /// Who was asked.
-        server: String,
-        /// What was wrong with the answer.
-        what: String,
-    },
-}
-
-impl ClientError {
-    /// What the command line exits with.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Address { .. } => 64,
-            Self::Unreachable { .. } | Self::Protocol { .. } => 69,
-            Self::Problem(problem) => problem.code.exit_code(),
-        }
-    }
 }
 
 impl Client {
@@ -550,27 +438,6 @@ impl Client {
 
     fn strange(&self, what: String) -> ClientError {
         ClientError::Protocol { server: self.server.clone(), what }
-    }
-}
-
-/// Why nobody answers, without the words of those who carried the question.
-pub fn why_silent(error: &ureq::Error) -> &'static str {
-    match error {
-        ureq::Error::HostNotFound => "there is no such host",
-        ureq::Error::Timeout(_) => "it took too long",
-        ureq::Error::Io(fault) => match fault.kind() {
-            ErrorKind::ConnectionRefused => "nothing listens there",
-            ErrorKind::TimedOut | ErrorKind::WouldBlock => "it took too long",
-            ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionAborted
-            | ErrorKind::BrokenPipe
-            | ErrorKind::UnexpectedEof => "the connection was closed before the answer came",
-            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => {
-                "there is no way to that address"
-            }
-            _ => "the connection failed",
-        },
-        _ => "the connection failed",
     }
 }
 
