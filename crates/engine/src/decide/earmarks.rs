@@ -113,8 +113,8 @@ pub(super) fn asks_no_longer_needed(state: &State, leaving: &BTreeSet<JobId>, no
 
 /// A node of it has to be empty: it would be asked again at once.
 fn has_to_go_anyway(live: LiveJob<'_>) -> bool {
-    let nodes = live.holding().into_iter().flat_map(|holding| &holding.tasks).map(|task| task.place.node);
-    nodes.into_iter().any(|node| live.state.has_to_go(node, live.id, live.now))
+    let mut held = live.holding().into_iter().flat_map(|holding| &holding.tasks).filter(|task| task.holds());
+    held.any(|task| live.state.has_to_go(task.place.node, live.id, live.now))
 }
 
 fn is_needed(live: LiveJob<'_>) -> bool {
