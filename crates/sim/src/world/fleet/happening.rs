@@ -31,7 +31,7 @@ impl SimFleet {
             }
             Happening::StartsRefused { node, span } => {
                 self.find_node(node)?;
-                let message = Message::cut("somebody lets the simulated node refuse it");
+                let message = Message::cut("the simulated node was told to refuse starts");
                 let until = span.map(|span| self.now + span);
                 self.refuse_starts(node, Denial::AdmissionDenied { message }, until);
             }
